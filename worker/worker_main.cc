@@ -23,6 +23,7 @@
 #include "proto/task/job_flags.h"
 #include "proto/task/task_main.h"
 #include "server/chief/chief_flags.h"
+#include "server/chief/chief_pages.h"
 #include "worker/train/worker_task.h"
 
 namespace weir {
@@ -55,6 +56,18 @@ absl::Status JobEnd(ChiefServer* chief, const absl::Status& worker) {
     return *job;
   }
   return worker;
+}
+
+// What the admin port shows; `chief` is null where this worker hosts none.
+void AddPages(const WorkerTask* worker, ChiefServer* chief,
+              AdminServer* admin) {
+  if (admin == nullptr) {
+    return;
+  }
+  admin->AddMetrics([worker](MetricPage* page) { worker->AddMetrics(page); });
+  if (chief != nullptr) {
+    AddChiefPages(chief->runner(), admin);
+  }
 }
 
 absl::Status RunWorker(const Flags& flags, const Task& task) {
@@ -101,6 +114,7 @@ absl::Status RunWorker(const Flags& flags, const Task& task) {
                    ChiefOptions(flags.chief, spec, task, transport.get())));
   }
   const AdminScope admin(task.admin, [&worker] { return worker->Ready(); });
+  AddPages(worker.get(), chief.get(), task.admin);
   task.stop->OnStop([&worker, &chief](int number) {
     const std::string reason = absl::StrCat("ended by signal ", number);
     if (chief != nullptr) {

@@ -1,6 +1,8 @@
 #include "proto/wire/measures.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 namespace weir {
 
@@ -22,6 +24,18 @@ Durations ToProto(const HistogramSnapshot& times) {
   proto.mutable_bucket()->Assign(times.counts.begin(), times.counts.end());
   proto.set_sum_ns(static_cast<uint64_t>(std::llround(times.sum * 1e9)));
   return proto;
+}
+
+HistogramSnapshot FromProto(const Durations& times) {
+  HistogramSnapshot snapshot = TimeHistogram().Snapshot();
+  const size_t count = std::min(snapshot.counts.size(),
+                                static_cast<size_t>(times.bucket_size()));
+  for (size_t i = 0; i < count; ++i) {
+    snapshot.counts[i] = times.bucket(static_cast<int>(i));
+    snapshot.count += snapshot.counts[i];
+  }
+  snapshot.sum = static_cast<double>(times.sum_ns()) * 1e-9;
+  return snapshot;
 }
 
 }  // namespace weir

@@ -17,6 +17,8 @@ ProcessUsage ToProto(const HostUsage& usage);
 
 // REQUIRES: of a TimeHistogram.
 Durations ToProto(const HistogramSnapshot& times);
+// Buckets that a TimeHistogram does not have are left out.
+HistogramSnapshot FromProto(const Durations& times);
 
 }  // namespace weir
 

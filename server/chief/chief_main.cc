@@ -20,6 +20,7 @@
 #include "proto/task/job_flags.h"
 #include "proto/task/task_main.h"
 #include "server/chief/chief_flags.h"
+#include "server/chief/chief_pages.h"
 
 namespace weir {
 namespace {
@@ -92,6 +93,7 @@ absl::Status Serve(const Flags& flags, const Task& task) {
   }
   WEIR_ASSIGN_OR_RETURN(const auto chief, ChiefServer::Start(options));
   const AdminScope admin(task.admin);
+  AddChiefPages(chief->runner(), task.admin);
   // A second signal leaves the ps as they are, and the next chief adopts them.
   task.stop->OnStop([&chief](int signal) {
     chief->RequestStop(signal == SIGTERM ? "SIGTERM" : "SIGINT");

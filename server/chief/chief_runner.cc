@@ -23,9 +23,6 @@ constexpr std::chrono::milliseconds kTick{50};
 // How often to look for the evaluator's last line, and in an object store.
 constexpr int64_t kEvaluatorPollNs = 200'000'000;
 constexpr int64_t kEvaluatorPollOfStoreNs = 2'000'000'000;
-// A report of a thousand workers takes milliseconds, so whoever asks more often
-// gets the same one again.
-constexpr int64_t kReportEveryNs = 500'000'000;
 
 void WarnIf(const absl::Status& status) {
   if (!status.ok()) {
@@ -395,103 +392,6 @@ void ChiefRunner::CarryOutFiles(Action action) {
       LOG_WARN("{}", note);
     }
   });
-}
-
-// ------------------------------------------------------------------ callers
-
-std::optional<absl::Status> ChiefRunner::WaitFor(
-    std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  MutexLock lock(&inbox_->mutex);
-  while (!inbox_->finished.has_value()) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now >= deadline) {
-      return std::nullopt;
-    }
-    inbox_->changed.WaitFor(&inbox_->mutex, deadline - now);
-  }
-  return inbox_->finished;
-}
-
-absl::Status ChiefRunner::Wait() {
-  for (;;) {
-    if (const auto status = WaitFor(std::chrono::hours(1))) {
-      return *status;
-    }
-  }
-}
-
-void ChiefRunner::RequestStop(const std::string& reason) {
-  Post(inbox_, [reason](JobState* state) { state->RequestStop(reason); });
-}
-
-void ChiefRunner::Register(
-    const RegisterRequest& request,
-    const std::function<void(absl::StatusOr<RegisterReply>)>& done) {
-  const absl::Status posted = PostCall(
-      [request, done](JobState* state) { done(state->OnRegister(request)); });
-  if (!posted.ok()) {
-    done(posted);
-  }
-}
-
-uint64_t ChiefRunner::OpenStream(std::shared_ptr<HeartbeatSink> sink) {
-  const uint64_t id = next_stream_++;
-  Post(inbox_,
-       [this, id, sink = std::move(sink)](JobState*) { sinks_[id] = sink; });
-  return id;
-}
-
-void ChiefRunner::OnProgress(uint64_t stream, const Progress& progress,
-                             const std::function<void()>& taken) {
-  const auto take = [this, stream, progress, taken](JobState* state) {
-    if (const auto it = sinks_.find(stream); it != sinks_.end()) {
-      const absl::Status status = state->OnProgress(stream, progress);
-      // An error ends the stream, and its worker counts as connected no more.
-      if (!status.ok()) {
-        it->second->End(status);
-        sinks_.erase(it);
-        state->OnStreamLost(stream);
-      }
-    }
-    taken();
-  };
-  // Not by PostCall: a heartbeat must not get lost behind calls of others, and
-  // a stream has one in the inbox at most.
-  if (!Post(inbox_, take)) {
-    taken();
-  }
-}
-
-void ChiefRunner::OnStreamLost(uint64_t stream) {
-  Post(inbox_, [this, stream](JobState* state) {
-    sinks_.erase(stream);
-    state->OnStreamLost(stream);
-  });
-}
-
-void ChiefRunner::GetStatus(
-    const std::function<void(absl::StatusOr<ChiefStatus>)>& done) {
-  const absl::Status posted =
-      PostCall([done](JobState* state) { done(state->status()); });
-  if (!posted.ok()) {
-    done(posted);
-  }
-}
-
-void ChiefRunner::GetReport(
-    const std::function<void(absl::StatusOr<SharedReport>)>& done) {
-  const absl::Status posted = PostCall([this, done](JobState* state) {
-    const int64_t now_ns = options_.clock->NowNs();
-    if (report_ == nullptr || now_ns - report_ns_ >= kReportEveryNs) {
-      report_ns_ = now_ns;
-      report_ = std::make_shared<const JobReport>(state->Report());
-    }
-    done(report_);
-  });
-  if (!posted.ok()) {
-    done(posted);
-  }
 }
 
 }  // namespace weir

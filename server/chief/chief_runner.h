@@ -83,6 +83,10 @@ class ChiefRunner {
   void GetStatus(const std::function<void(absl::StatusOr<ChiefStatus>)>& done);
   using SharedReport = std::shared_ptr<const JobReport>;
   void GetReport(const std::function<void(absl::StatusOr<SharedReport>)>& done);
+  // Both again, for callers that may wait: they give up after `timeout`, with
+  // DEADLINE_EXCEEDED.
+  absl::StatusOr<SharedReport> WaitForReport(std::chrono::milliseconds timeout);
+  absl::StatusOr<CurveReport> WaitForCurve(std::chrono::milliseconds timeout);
   // Opens a stream and returns its number. `sink` hears commands until the
   // stream is ended or lost.
   uint64_t OpenStream(std::shared_ptr<HeartbeatSink> sink);

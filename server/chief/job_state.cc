@@ -87,7 +87,7 @@ void JobState::Advance() {
     if (facts_.train_log.has_value()) {
       for (std::string& line :
            facts_.train_log->Advance(facts_.step, facts_.now_ns())) {
-        facts_.Do(AppendTrainLog{std::move(line)});
+        facts_.AddLine(std::move(line));
       }
     }
     // Last: progress and rounds decide what a checkpoint may do now.

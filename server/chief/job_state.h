@@ -82,6 +82,7 @@ class JobState {
 
   ChiefStatus status() const;
   JobReport Report() const;
+  CurveReport CurveOfJob() const { return facts_.reporter.curve().Report(); }
   bool over() const { return facts_.phase == Phase::kOver; }
 
  private:

@@ -166,6 +166,11 @@ JobReport JobState::Report() const {
     variables.push_back(Printable(held.variable(v).name()));
   }
   facts_.reporter.Fill(variables, facts_.now_ns(), &report);
+  const CheckpointCycle& cycle = checkpoints_.cycle();
+  if (cycle.state() != CheckpointCycle::State::kIdle) {
+    report.mutable_checkpoint()->set_under_way_seconds(
+        facts_.SecondsSince(cycle.begun_ns()));
+  }
   return report;
 }
 

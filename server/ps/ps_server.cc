@@ -159,4 +159,10 @@ void PsServer::Stop(std::chrono::milliseconds grace) {
 
 PsServer::~PsServer() { Stop(std::chrono::milliseconds(0)); }
 
+PsStatus PsServer::Status() {
+  GetStatusRequest request;
+  request.set_without_declaration(true);
+  return service_.Status(request, /*peers=*/true);
+}
+
 }  // namespace weir

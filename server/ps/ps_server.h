@@ -72,6 +72,9 @@ class PsServer {
 
   int port() { return access()->listener()->port(); }
 
+  // As GetStatus answers a chief, but without the declaration.
+  PsStatus Status();
+
   // Takes no more calls and ends the open ones after `grace`. A second call
   // does nothing.
   void Stop(std::chrono::milliseconds grace);

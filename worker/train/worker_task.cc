@@ -297,7 +297,7 @@ absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
 TrainLoop::Options WorkerTask::LoopOptions() {
   TrainLoop::Options options;
   options.network = replicas_.get();
-  options.control = chief_.get();
+  options.control = &meter_;
   options.layout = &memory_->layout;
   options.gradients = memory_->gradients.get();
   options.seed = options_.spec.seed();
@@ -357,6 +357,7 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   // ChiefClient calls these two on a thread of its own, until ForgetCallbacks.
   // To interrupt the waits for values is enough to stop: a contribution in
   // flight still gets its receipts.
+  meter_.Begin(chief_.get(), [&] { return session->counters(); });
   chief_->Start(
       grant,
       [&] { session->Interrupt(absl::CancelledError("the job stopped")); },
@@ -369,6 +370,7 @@ absl::Status WorkerTask::Train(const Grant& grant) {
     chief_->OutOfWork();
   }
   chief_->ForgetCallbacks();  // `session` ends with this function
+  meter_.End();
   const ClientCounters counters = session->counters();
   LOG_INFO("sent {} MiB, received {} MiB, waited {:.1f} s, {} reconnects",
            counters.bytes_sent >> 20, counters.bytes_received >> 20,

@@ -36,6 +36,7 @@
 #include "worker/data/batches.h"
 #include "worker/data/formats/dataset.h"
 #include "worker/model/replicas.h"
+#include "worker/train/job_meter.h"
 #include "worker/train/table_feed.h"
 #include "worker/train/train_loop.h"
 #include "worker/train/work_list.h"
@@ -73,6 +74,8 @@ class WorkerTask {
 
   // OK while it has a slot. UNAVAILABLE: it waits for one. On any thread.
   absl::Status Ready() const;
+  // What it counts. May be called on any thread.
+  void AddMetrics(MetricPage* page) const { meter_.AddMetrics(page); }
 
   // Ends Run after the contribution in flight.
   void RequestStop(const std::string& reason);
@@ -106,6 +109,7 @@ class WorkerTask {
   std::unique_ptr<Nvml> nvml_;           // null without a GPU or NVML
   ChiefClient::Options chief_options_;
   std::atomic<bool> has_slot_{false};
+  JobMeter meter_;  // of all grants
   // Protects stop_ and the pointer chief_. Only the main thread changes chief_,
   // under the lock, so it may read it without.
   Mutex mutex_;

@@ -19,6 +19,7 @@
 #include "proto/chief.pb.h"
 #include "proto/ps.pb.h"
 #include "proto/report.pb.h"
+#include "server/chief/report/curve.h"
 #include "server/chief/report/shard_meter.h"
 #include "server/chief/report/worker_meter.h"
 
@@ -38,6 +39,9 @@ class Reporter {
   void CheckpointCommitted(const std::string& name, double bytes,
                            double seconds, int64_t now_ns);
   void CheckpointFailed() { ++checkpoint_failures_; }
+
+  Curve& curve() { return curve_; }
+  const Curve& curve() const { return curve_; }
 
   // Fills all that follows from these, and the cause. `report` has the job's
   // own figures, and one worker and one shard for each, with their states.
@@ -59,6 +63,7 @@ class Reporter {
   std::vector<WorkerMeter> workers_;
   std::vector<ShardMeter> shards_;
   std::deque<EventReport> events_;
+  Curve curve_;
   CheckpointReport checkpoint_;
   int64_t checkpoint_committed_ns_ = 0;
   uint64_t checkpoint_failures_ = 0;

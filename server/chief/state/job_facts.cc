@@ -46,6 +46,23 @@ void JobFacts::Log(bool warning, std::string text) {
   Do(LogLine{warning, std::move(text)});
 }
 
+void JobFacts::AddLine(std::string line) {
+  if (const auto parsed = ParseTrainLine(line); parsed.has_value()) {
+    AddToCurve(*parsed);
+  }
+  Do(AppendTrainLog{std::move(line)});
+}
+
+void JobFacts::AddToCurve(const TrainLine& line) {
+  CurvePoint point;
+  point.step = static_cast<double>(line.step);
+  point.seconds = line.seconds;
+  point.loss = line.loss;
+  point.examples_per_second = line.examples_per_second;
+  point.staleness_mean = line.staleness_mean;
+  reporter.curve().Add(point);
+}
+
 bool JobFacts::TimeToSay(const std::string& what, double period_s) {
   const auto [said, first] = said_.emplace(what, now_ns());
   if (first || SecondsSince(said->second) < period_s) {
@@ -124,7 +141,7 @@ bool JobFacts::Done(int slot) const {
 void JobFacts::EndCurve(uint64_t last_step) {
   if (train_log.has_value()) {
     for (std::string& line : train_log->End(last_step, now_ns())) {
-      Do(AppendTrainLog{std::move(line)});
+      AddLine(std::move(line));
     }
   }
 }

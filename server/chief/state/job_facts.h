@@ -70,6 +70,9 @@ struct JobFacts {
     Log(/*warning=*/true, absl::StrCat(parts...));
   }
   void Log(bool warning, std::string text);
+  // Appends a line to the curve: the file, and what the report shows.
+  void AddLine(std::string line);
+  void AddToCurve(const TrainLine& line);
   // Returns true once in `period_s` seconds for each `what`, but not at first:
   // what has just begun is not worth a line yet.
   bool TimeToSay(const std::string& what, double period_s);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -209,9 +210,16 @@ std::optional<TrainLine> ParseTrainLine(const std::string& line) {
   }
   TrainLine parsed;
   parsed.step = json["step"].get<uint64_t>();
-  if (json.contains("seconds") && json["seconds"].is_number()) {
-    parsed.seconds = json["seconds"].get<double>();
-  }
+  const auto read = [&json](const char* key, double* number) {
+    if (json.contains(key) && json[key].is_number()) {
+      *number = json[key].get<double>();
+    }
+  };
+  parsed.loss = std::numeric_limits<double>::quiet_NaN();
+  read("seconds", &parsed.seconds);
+  read("loss", &parsed.loss);
+  read("examples_per_second", &parsed.examples_per_second);
+  read("staleness_mean", &parsed.staleness_mean);
   if (json.contains("examples") && json["examples"].is_number_unsigned()) {
     parsed.examples = json["examples"].get<uint64_t>();
   }

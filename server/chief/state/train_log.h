@@ -144,6 +144,9 @@ struct TrainLine {
   uint64_t step = 0;
   double seconds = 0.0;
   uint64_t examples = 0;
+  double loss = 0.0;  // NaN where it was none
+  double examples_per_second = 0.0;
+  double staleness_mean = 0.0;
 };
 // Returns nullopt if `line` is not a whole line of train.jsonl.
 std::optional<TrainLine> ParseTrainLine(const std::string& line);

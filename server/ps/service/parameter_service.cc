@@ -290,24 +290,32 @@ absl::StatusOr<PsStatus> ParameterService::GetStatus(
                      " may not ask for hot ids: they visit every row, so "
                      "only an admin may"));
   }
+  PsStatus status = Status(request, caller.MayBe(PeerRole::kAdmin) ||
+                                        caller.MayBe(PeerRole::kChief));
+  Limit(caller, status.mutable_hello());
+  return status;
+}
+
+PsStatus ParameterService::Status(const GetStatusRequest& request,
+                                  bool peers) const {
   PsStatus status = store_->GetStatus(request);
   if (host_meter_ != nullptr) {
     *status.mutable_usage() = ToProto(host_meter_->Read());
   }
-  Limit(caller, status.mutable_hello());
-  if (caller.MayBe(PeerRole::kAdmin) || caller.MayBe(PeerRole::kChief)) {
-    for (const auto& [name, counts] : access_->counts()) {
-      PeerStatus* const peer = status.add_peer();
-      peer->set_name(name);
-      peer->set_calls(counts.calls);
-      peer->set_refused(counts.refused);
-    }
-    if (access_->listener() != nullptr) {
-      const Listener::Counts counts = access_->listener()->counts();
-      status.set_connections_accepted(counts.accepted);
-      status.set_connections_failed(counts.failed);
-      status.set_connections_closed(counts.closed);
-    }
+  if (!peers) {
+    return status;
+  }
+  for (const auto& [name, counts] : access_->counts()) {
+    PeerStatus* const peer = status.add_peer();
+    peer->set_name(name);
+    peer->set_calls(counts.calls);
+    peer->set_refused(counts.refused);
+  }
+  if (access_->listener() != nullptr) {
+    const Listener::Counts counts = access_->listener()->counts();
+    status.set_connections_accepted(counts.accepted);
+    status.set_connections_failed(counts.failed);
+    status.set_connections_closed(counts.closed);
   }
   return status;
 }

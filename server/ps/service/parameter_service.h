@@ -55,6 +55,9 @@ class ParameterService {
   // REQUIRES: TakeCalls was not called yet.
   void TellUsage(const HostMeter* host) { host_meter_ = host; }
 
+  // What GetStatus answers; with `peers` also who has called.
+  PsStatus Status(const GetStatusRequest& request, bool peers) const;
+
   // Returns what to register at the server builder.
   grpc::AsyncGenericService* service() { return &service_; }
 

@@ -43,5 +43,24 @@ TEST(MeasuresTest, TimesTravelByTheBucketsThatTheProtoNames) {
   EXPECT_EQ(proto.bucket(proto.bucket_size() - 1), 1u);
 }
 
+TEST(MeasuresTest, TimesComeBackAsTheyWere) {
+  TimeHistogram times;
+  for (int64_t ns = 1; ns < int64_t{1} << 40; ns *= 3) {
+    times.Record(ns);
+  }
+  const HistogramSnapshot before = times.Snapshot();
+  Durations proto = ToProto(before);
+  const HistogramSnapshot after = FromProto(proto);
+  EXPECT_EQ(after.bounds, before.bounds);
+  EXPECT_EQ(after.counts, before.counts);
+  EXPECT_EQ(after.count, before.count);
+  EXPECT_NEAR(after.sum, before.sum, 1e-9 * before.sum);
+  // A peer may send more.
+  for (int i = 0; i < 1000; ++i) {
+    proto.add_bucket(1);
+  }
+  EXPECT_EQ(FromProto(proto).counts.size(), before.counts.size());
+}
+
 }  // namespace
 }  // namespace weir
