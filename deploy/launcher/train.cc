@@ -169,6 +169,9 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
 
   WEIR_RETURN_IF_ERROR(KeepSecret(workdir, plan.security));
   ProgressLine progress(stdout, isatty(STDOUT_FILENO) != 0);
+  PageAnnouncer page(
+      cluster.admin, workdir, plan.security,
+      [&progress](const std::string& line) { progress.Note(line); });
   std::optional<ChiefPoll> chief;
   int64_t shown_ns = 0;
   JobRun::Options run_options;
@@ -178,6 +181,7 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   run_options.note = [&](const std::string& line) { progress.Note(line); };
   run_options.on_poll = [&](int64_t now_ns) {
     if (now_ns - shown_ns >= kStatusEveryNs) {
+      page.Poll();
       progress.Show(chief->Get(), now_ns);
       shown_ns = now_ns;
     }
