@@ -20,6 +20,7 @@
 #include "common/objects/any_store.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/job/job_spec_text.h"
+#include "proto/task/admin_file.h"
 #include "proto/task/job_flags.h"
 #include "proto/task/task_main.h"
 #include "server/chief/chief_flags.h"
@@ -115,6 +116,9 @@ absl::Status RunWorker(const Flags& flags, const Task& task) {
   }
   const AdminScope admin(task.admin, [&worker] { return worker->Ready(); });
   AddPages(worker.get(), chief.get(), task.admin);
+  // The chief's pages are this worker's, too.
+  const AdminFile admin_file(chief == nullptr ? "" : flags.chief.workdir,
+                             task.admin);
   task.stop->OnStop([&worker, &chief](int number) {
     const std::string reason = absl::StrCat("ended by signal ", number);
     if (chief != nullptr) {

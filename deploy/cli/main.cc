@@ -1,5 +1,5 @@
 // weir_cli: what `./weir` runs for train, run, task, probe, render, config,
-// checkpoint, tables, top, evaluate, predict, secret, certs, gpu-check and
+// checkpoint, tables, top, evaluate, predict, page, secret, certs, gpu-check and
 // version.
 #include <algorithm>
 #include <cstdio>
@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   weir::AddConfigCommand(&app, &command);
   weir::AddEvaluateCommand(&app, &command);
   weir::AddGpuCheckCommand(&app, &command);
+  weir::AddPageCommand(&app, &command);
   weir::AddPredictCommand(&app, &command);
   // CLI11 gets only the words before --. It would give brackets in the user's
   // own words a meaning.

@@ -64,6 +64,18 @@ void AddChiefFlags(const ClusterOptions& options,
   }
 }
 
+// Exactly one process hosts the chief: its own task or else worker 0.
+bool HostsChief(const ClusterOptions& options, const LocalTask& task) {
+  return task.role == "chief" ||
+         (task.role == "worker" && task.index == 0 && !options.chief);
+}
+
+void AddAdminFlags(const ClusterOptions& options,
+                   std::vector<std::string>* argv) {
+  const std::vector<std::string> words = options.admin.Words();
+  argv->insert(argv->end(), words.begin(), words.end());
+}
+
 // Returns the command line of a task of Weir that reads the job file.
 std::vector<std::string> JobArguments(const LocalClusterOptions& options,
                                       const LocalTask& task) {
@@ -82,12 +94,8 @@ std::vector<std::string> JobArguments(const LocalClusterOptions& options,
       argv.insert(argv.end(), {"--device_plugin", options.device_plugin});
     }
   }
-  // Exactly one process hosts the chief: its own task or else worker 0. No
-  // other one writes or restores a checkpoint.
-  const bool hosts_chief =
-      task.role == "chief" ||
-      (task.role == "worker" && task.index == 0 && !options.chief);
-  if (hosts_chief) {
+  // No other one writes or restores a checkpoint.
+  if (HostsChief(options, task)) {
     AddChiefFlags(options, &argv);
     if (!options.init_from.empty()) {
       argv.insert(argv.end(), {"--init_from", options.init_from});
@@ -242,6 +250,9 @@ std::vector<std::string> SingleTaskArguments(const SingleTaskOptions& options,
       argv.insert(argv.end(), {"--set", set});
     }
   }
+  if (options.command.empty()) {
+    AddAdminFlags(options, &argv);  // a user's program does not know them
+  }
   return argv;
 }
 
@@ -265,6 +276,9 @@ absl::StatusOr<LocalCluster> PlanLocalCluster(
     if (plan.tasks[i].role != "ps") {
       plan.commands[i].argv = JobArguments(options, plan.tasks[i]);
     }
+    if (HostsChief(options, plan.tasks[i])) {
+      AddAdminFlags(options, &plan.commands[i].argv);
+    }
   }
   return plan;
 }
@@ -280,6 +294,7 @@ absl::StatusOr<LocalCluster> PlanCommandCluster(
       command.argv = BroughtJobChiefArguments(options);
       command.argv.insert(command.argv.end(), options.chief_flags.begin(),
                           options.chief_flags.end());
+      AddAdminFlags(options, &command.argv);
     } else if (role != "ps") {
       command.argv = options.worker;
       if (role == "evaluator") {

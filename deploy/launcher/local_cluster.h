@@ -13,6 +13,7 @@
 #include "deploy/launcher/child_process.h"
 #include "deploy/launcher/supervisor.h"
 #include "proto/security/security.h"
+#include "proto/task/admin_flags.h"
 
 namespace weir {
 
@@ -28,6 +29,7 @@ struct ClusterOptions {
   bool resume = false;             // a flag of the chief
   bool allow_older = false;        // a flag of the chief
   std::string transport = "auto";  // of the workers: "auto", "grpc" or "shm"
+  AdminFlags admin = {};           // of the chief, or of the single task
   // How the tasks prove who they are. With tls_dir a task takes the directory
   // <role>-<index> in it, if there is one. If no mode is chosen the job gets a
   // secret of its own.

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "common/job/cluster_spec.h"
 #include "deploy/launcher/operator_identity.h"
+#include "proto/task/admin_flags.h"
 
 namespace weir {
 
@@ -36,6 +37,9 @@ struct TaskOptions {
   std::string transport = "auto";
   bool evaluator_expected = false;        // of the chief
   std::vector<std::string> command = {};  // a user's worker or evaluator
+  // Of the program, unless that is a user's. Where nobody says a port it is
+  // kAdminPort, and missing if another task of the host has it.
+  AdminFlags admin = {};
   double grace_seconds = 25.0;
   int max_restarts = 20;  // in a row, without a long run between them
 };

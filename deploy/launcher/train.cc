@@ -142,6 +142,9 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   WEIR_RETURN_IF_ERROR(KeepCluster(workdir, plan.cluster_json));
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   ProgressLine progress(stdout, terminal);
+  PageAnnouncer page(
+      cluster.admin, workdir, plan.security,
+      [&progress](const std::string& line) { progress.Note(line); });
   std::optional<ChiefPoll> chief;
   int64_t shown_ns = 0;
   int64_t reported_ns = 0;
@@ -153,6 +156,7 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   run_options.note = [&](const std::string& line) { progress.Note(line); };
   run_options.on_poll = [&](int64_t now_ns) {
     if (now_ns - shown_ns >= kStatusEveryNs) {
+      page.Poll();
       progress.Show(chief->Status(), now_ns);
       shown_ns = now_ns;
     }

@@ -2,11 +2,13 @@
 #ifndef DEPLOY_LAUNCHER_WORKDIR_H_
 #define DEPLOY_LAUNCHER_WORKDIR_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/security/security.h"
+#include "proto/task/admin_flags.h"
 
 namespace weir {
 
@@ -46,6 +48,29 @@ absl::Status KeepCluster(const std::string& workdir,
 // Nothing is written if `workdir` is "".
 absl::Status KeepSecret(const std::string& workdir,
                         const Security::Options& security);
+
+// The link to a page of the admin port at `address`, HOST:PORT, with the token
+// that lets one in; "" for an insecure job.
+std::string PageLink(const std::string& address, const std::string& token);
+
+// Shows the link to the chief's page, once the chief has said in the run's
+// directory where that is (proto/task/admin_file.h).
+class PageAnnouncer {
+ public:
+  // `admin`: of the chief. Removes what an earlier chief has said.
+  PageAnnouncer(const AdminFlags& admin, const std::string& workdir,
+                const Security::Options& security,
+                std::function<void(const std::string& line)> show);
+  // Looks. Cheap once the link is shown, and where none is wanted.
+  void Poll();
+
+ private:
+  const AdminFlags admin_;
+  const std::string workdir_;
+  const Security::Options security_;
+  const std::function<void(const std::string& line)> show_;
+  bool waits_;
+};
 
 }  // namespace weir
 

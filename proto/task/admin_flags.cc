@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
@@ -25,6 +26,20 @@ AdminFlags AdminFlags::FromEnvironment() {
   return flags;
 }
 
+std::vector<std::string> AdminFlags::Words() const {
+  std::vector<std::string> words;
+  if (port.has_value()) {
+    words.insert(words.end(), {"--admin_port", absl::StrCat(*port)});
+  }
+  if (!address.empty()) {
+    words.insert(words.end(), {"--admin_address", address});
+  }
+  if (may_miss) {
+    words.emplace_back("--admin_may_miss");
+  }
+  return words;
+}
+
 void AddAdminFlags(CLI::App* app, AdminFlags* flags) {
   app->add_option("--admin_port", flags->port,
                   "serve health, metrics and pages about this task here, over "
@@ -33,6 +48,10 @@ void AddAdminFlags(CLI::App* app, AdminFlags* flags) {
   app->add_option("--admin_address", flags->address,
                   "do so at this address in place of 127.0.0.1, with the "
                   "metrics open to everybody; 0.0.0.0 for all of this host");
+}
+
+void AddTaskAdminFlags(CLI::App* app, AdminFlags* flags) {
+  AddAdminFlags(app, flags);
   app->add_flag("--admin_may_miss", flags->may_miss,
                 "only warn if the admin port is in use");
 }
@@ -60,7 +79,7 @@ absl::StatusOr<std::string> AdminTokenOf(const AdminFlags& flags,
 absl::StatusOr<std::unique_ptr<AdminServer>> StartAdmin(
     const AdminFlags& flags, const TaskId& task,
     const Security::Options& security) {
-  if (!flags.port.has_value() && flags.address.empty()) {
+  if (!flags.wanted()) {
     return nullptr;
   }
   AdminServer::Options options;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/job/cluster_spec.h"
@@ -35,10 +36,16 @@ struct AdminFlags {
 
   // WEIR_ADMIN_SECRET_FILE.
   static AdminFlags FromEnvironment();
+  bool wanted() const { return port.has_value() || !address.empty(); }
+  // The flags that say the same to another program. The file of the secret is
+  // not among them: a program finds its own variable.
+  std::vector<std::string> Words() const;
 };
 
-// Adds --admin_port, --admin_address and --admin_may_miss.
+// Adds --admin_port and --admin_address.
 void AddAdminFlags(CLI::App* app, AdminFlags* flags);
+// Adds these and --admin_may_miss, as the program of a task has them.
+void AddTaskAdminFlags(CLI::App* app, AdminFlags* flags);
 
 // 64 hexadecimal digits that whoever has the secret can compute.
 std::string AdminToken(const JobSecret& secret);

@@ -130,7 +130,7 @@ int internal::TaskMain(int argc, char** argv, TaskRole role,
                    "which task of its role this is; default TF_CONFIG's");
     AddSecurityFlags(&app, &flags.security);
   }
-  AddAdminFlags(&app, &flags.admin);
+  AddTaskAdminFlags(&app, &flags.admin);
   add_flags(&app);
   try {
     app.parse(argc, argv);

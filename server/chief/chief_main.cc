@@ -17,6 +17,7 @@
 #include "client/cc/transport/grpc_transport.h"
 #include "common/base/status.h"
 #include "proto/job/job_spec_text.h"
+#include "proto/task/admin_file.h"
 #include "proto/task/job_flags.h"
 #include "proto/task/task_main.h"
 #include "server/chief/chief_flags.h"
@@ -94,6 +95,7 @@ absl::Status Serve(const Flags& flags, const Task& task) {
   WEIR_ASSIGN_OR_RETURN(const auto chief, ChiefServer::Start(options));
   const AdminScope admin(task.admin);
   AddChiefPages(chief->runner(), task.admin);
+  const AdminFile admin_file(flags.chief.workdir, task.admin);
   // A second signal leaves the ps as they are, and the next chief adopts them.
   task.stop->OnStop([&chief](int signal) {
     chief->RequestStop(signal == SIGTERM ? "SIGTERM" : "SIGINT");

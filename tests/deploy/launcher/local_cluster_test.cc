@@ -277,6 +277,51 @@ TEST_F(LocalClusterTest, TheChiefOfACommandGetsItsFlags) {
               ElementsAre("/bin/python", "train.py"));
 }
 
+TEST_F(LocalClusterTest, TheAdminPortIsTheChiefs) {
+  LocalClusterOptions options = JobOptions();
+  options.worker_count = 2;
+  options.evaluator = true;
+  options.admin.port = 0;
+  const auto plan = PlanLocalCluster(options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const std::string& name : NamesOf(*plan)) {
+    const auto& argv = CommandOf(*plan, name).argv;
+    if (name == "worker/0") {
+      EXPECT_THAT(argv, Contains("--admin_port")) << name;
+    } else {
+      EXPECT_THAT(argv, Not(Contains("--admin_port"))) << name;
+    }
+  }
+  CommandClusterOptions command = CommandOptions();
+  command.chief = true;
+  command.workdir = "/w";
+  command.admin.port = 0;
+  const auto with_chief = PlanCommandCluster(command);
+  ASSERT_TRUE(with_chief.ok()) << with_chief.status();
+  EXPECT_THAT(CommandOf(*with_chief, "chief/0").argv, Contains("--admin_port"));
+  EXPECT_THAT(CommandOf(*with_chief, "worker/0").argv,
+              Not(Contains("--admin_port")));
+}
+
+TEST_F(LocalClusterTest, ASingleTaskHasItsAdminPortUnlessItIsAUsersProgram) {
+  SingleTaskOptions options;
+  options.bin_dir = "/b";
+  options.workdir = "/w";
+  options.job_path = "/w/job.textproto";
+  options.admin.port = 9464;
+  options.admin.may_miss = true;
+  for (const TaskRole role : {TaskRole::kPs, TaskRole::kChief,
+                              TaskRole::kWorker, TaskRole::kEvaluator}) {
+    options.task = {.role = role, .index = 1};
+    EXPECT_THAT(PlanSingleTask(options).commands[0].argv,
+                IsSupersetOf({"--admin_port", "9464", "--admin_may_miss"}));
+  }
+  options.command = {"/bin/python"};
+  options.job_path = "";
+  EXPECT_THAT(PlanSingleTask(options).commands[0].argv,
+              ElementsAre("/bin/python"));
+}
+
 TEST_F(LocalClusterTest, LeavesAUsersOwnSettingsAlone) {
   ::setenv("OMP_NUM_THREADS", "9", 1);
   ::setenv("PYTHONUNBUFFERED", "", 1);

@@ -30,7 +30,7 @@ const std::string kSecret(64, 'a');
 AdminFlags Parse(std::vector<std::string> words) {
   AdminFlags flags;
   CLI::App app;
-  AddAdminFlags(&app, &flags);
+  AddTaskAdminFlags(&app, &flags);
   app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   return flags;
 }
@@ -39,6 +39,13 @@ TEST(AdminFlagsTest, IsOffWhereNobodyAsksForIt) {
   const auto server = StartAdmin(Parse({}), kChief, Secret(kSecret));
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_EQ(*server, nullptr);
+}
+
+TEST(AdminFlagsTest, SaysTheSameToAnotherProgram) {
+  const std::vector<std::string> words = {
+      "--admin_port", "0", "--admin_address", "::1", "--admin_may_miss"};
+  EXPECT_EQ(Parse(words).Words(), words);
+  EXPECT_EQ(Parse({}).Words(), std::vector<std::string>());
 }
 
 TEST(AdminFlagsTest, TakesAFreePortOfLoopback) {
