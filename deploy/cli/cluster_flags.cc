@@ -30,6 +30,7 @@ void AddClusterFlags(CLI::App* app, ClusterOptions* options,
                 "the chief goes on from the newest checkpoint");
   app->add_flag("--allow_older", options->allow_older,
                 "with --resume: if it is damaged, from the one before");
+  AddLogFlags(app, &options->log);
   options->security = Security::Options::FromEnvironment();
   AddSecurityFlags(app, &options->security);
 }

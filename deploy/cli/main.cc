@@ -1,8 +1,8 @@
 // weir_cli: what `./weir` runs for train, run, task, probe, render, config,
-// checkpoint, tables, evaluate, predict, secret, certs, gpu-check and version.
+// checkpoint, tables, evaluate, predict, secret, certs, gpu-check and
+// version.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -48,12 +48,10 @@ bool TakesCommand(const char* command) {
 
 int main(int argc, char** argv) {
   // Commands print results, so the libraries log only what is wrong.
-  weir::InitLogging("weir");
+  const absl::Status logging =
+      weir::InitLogging("weir", weir::LogOptions::FromEnvironment("warn"));
   weir::PreferCheapCiphers();
   weir::LogGrpcAsDebug();
-  if (std::getenv("WEIR_LOG_LEVEL") == nullptr) {  // NOLINT: no thread yet
-    weir::SetLogLevel(weir::LogLevel::kWarn);
-  }
   CLI::App app("Weir: parameter-server training.", "weir");
   app.require_subcommand(1);
   weir::Command command;
@@ -93,7 +91,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
   }
-  const absl::StatusOr<int> code = command();
+  const absl::StatusOr<int> code = logging.ok() ? command() : logging;
   if (!code.ok()) {
     // An error may name what a file or another host said.
     const std::string why =

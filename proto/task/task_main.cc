@@ -16,6 +16,7 @@
 #include "common/io/close_memory.h"
 #include "proto/job/tf_config.h"
 #include "proto/task/grpc_log.h"
+#include "proto/task/job_flags.h"
 #include "proto/task/security_flags.h"
 
 namespace weir {
@@ -81,7 +82,8 @@ absl::StatusOr<std::shared_ptr<const Security>> FindSecurity(
 
 // Only now there is a log in which what went wrong before can be said.
 absl::Status Run(TaskRole role, const ClusterFlags& flags,
-                 const Security::Options& options, StopSignal* stop,
+                 const LogOptions& log, const Security::Options& options,
+                 StopSignal* stop,
                  const std::function<absl::Status(const Task&)>& run) {
   const absl::Status failpoints = InitFailpointsFromEnv();
   const auto cluster = FindCluster(role, flags);
@@ -89,7 +91,7 @@ absl::Status Run(TaskRole role, const ClusterFlags& flags,
   if (cluster.ok()) {
     id = cluster->task().value_or(id);
   }
-  InitLogging(id.ToString());
+  WEIR_RETURN_IF_ERROR(InitLogging(id.ToString(), log));
   WEIR_RETURN_IF_ERROR(failpoints);
   WEIR_RETURN_IF_ERROR(cluster.status());
   Task task;
@@ -114,7 +116,9 @@ int internal::TaskMain(int argc, char** argv, TaskRole role,
   LogGrpcAsDebug();
   CLI::App app(absl::StrCat("weir_", RoleName(role), ": ", about));
   ClusterFlags flags;
+  LogOptions log = LogOptions::FromEnvironment();
   Security::Options security = Security::Options::FromEnvironment();
+  AddLogFlags(&app, &log);
   if (role != TaskRole::kEvaluator) {
     app.add_option("--cluster", flags.cluster,
                    "\"ps=host:port,...;worker=host:port,...;chief=host:port\"; "
@@ -140,7 +144,7 @@ int internal::TaskMain(int argc, char** argv, TaskRole role,
     LOG_WARN("a second signal: ending at once");
     _exit(128 + signal);
   });
-  return EndTask(Run(role, flags, security, &stop, run), stop);
+  return EndTask(Run(role, flags, log, security, &stop, run), stop);
 }
 
 PeerRole PeerRoleOf(TaskRole role) {

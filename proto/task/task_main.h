@@ -52,9 +52,10 @@ int TaskMain(int argc, char** argv, TaskRole role, const std::string& about,
 // Runs a task whose flags are `Flags`, and returns its exit code of
 // common/base/exit_code.h.
 //   about      one line for --help.
-//   add_flags  adds the program's own flags. --cluster, --task_index and those
-//              of security (security.h) are there already, but for the
-//              evaluator, which stands outside the cluster.
+//   add_flags  adds the program's own flags. --log_level and --log_format are
+//              there already, and also --cluster, --task_index and those of
+//              security (security.h), but for the evaluator, which stands
+//              outside the cluster.
 //   run        does the task's whole work; EndTask gets what it returns. The
 //              cluster has this task, but again for the evaluator.
 template <typename Flags>
