@@ -1,5 +1,5 @@
 // weir_cli: what `./weir` runs for train, run, task, probe, render, config,
-// checkpoint, tables, evaluate, predict, secret, certs, gpu-check and
+// checkpoint, tables, evaluate, predict, logs, secret, certs, gpu-check and
 // version.
 #include <algorithm>
 #include <cstdio>
@@ -60,6 +60,7 @@ int main(int argc, char** argv) {
   weir::AddConfigCommand(&app, &command);
   weir::AddEvaluateCommand(&app, &command);
   weir::AddGpuCheckCommand(&app, &command);
+  weir::AddLogsCommand(&app, &command);
   weir::AddPredictCommand(&app, &command);
   // CLI11 gets only the words before --. It would give brackets in the user's
   // own words a meaning.
