@@ -1,5 +1,6 @@
 #include "deploy/logs/log_merge.h"
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -22,7 +23,7 @@ const LogLine kLine = {.time_ms = 1795255200007,
 // A head of that second after midnight.
 std::string Head(int second, const std::string& task,
                  const std::string& message) {
-  return FormatLogLine({.time_ms = 1795219200000 + second * 1000,
+  return FormatLogLine({.time_ms = 1795219200000 + int64_t{1000} * second,
                         .level = LogLevel::kInfo,
                         .task = task,
                         .module = "",
