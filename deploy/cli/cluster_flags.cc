@@ -36,6 +36,7 @@ void AddClusterFlags(CLI::App* app, ClusterOptions* options,
       ->description(
           "serve the chief's page, health and metrics here, over HTTP; 0 takes "
           "a free port; the link is shown");
+  AddLogFlags(app, &options->log);
   options->security = Security::Options::FromEnvironment();
   AddSecurityFlags(app, &options->security);
 }

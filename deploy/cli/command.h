@@ -41,6 +41,7 @@ void AddCheckpointCommand(CLI::App* app, Command* command);
 void AddConfigCommand(CLI::App* app, Command* command);
 void AddEvaluateCommand(CLI::App* app, Command* command);
 void AddGpuCheckCommand(CLI::App* app, Command* command);
+void AddLogsCommand(CLI::App* app, Command* command);
 void AddPageCommand(CLI::App* app, Command* command);
 void AddPredictCommand(CLI::App* app, Command* command);
 void AddProbeCommand(CLI::App* app, Command* command);

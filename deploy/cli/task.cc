@@ -75,6 +75,7 @@ void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
                   "the run's directory, which chief, ps and evaluator share; "
                   "default WEIR_WORKDIR");
   AddCheckpointsFlag(sub, &options->checkpoints);
+  AddLogFlags(sub, &options->log);
   AddDeviceFlags(sub, &options->device, &options->device_plugin);
   sub->add_option("--transport", options->transport,
                   "of a worker: auto, grpc or shm")

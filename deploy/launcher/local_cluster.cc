@@ -136,6 +136,15 @@ void AddSecurity(const Security::Options& security,
        absl::StrCat("WEIR_INSECURE=", security.insecure ? "1" : "")});
 }
 
+void AddLog(const LogOptions& log, std::vector<std::string>* environment) {
+  if (!log.levels.empty()) {
+    environment->push_back(absl::StrCat("WEIR_LOG_LEVEL=", log.levels));
+  }
+  if (!log.format.empty()) {
+    environment->push_back(absl::StrCat("WEIR_LOG_FORMAT=", log.format));
+  }
+}
+
 // Plans tasks with their TF_CONFIG and log; only those of the ps have a command
 // line.
 absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
@@ -174,6 +183,7 @@ absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
       ChildCommand command;
       command.environment = Environment(config.dump());
       AddSecurity(SecurityOf(plan.security, role, i), &command.environment);
+      AddLog(options.log, &command.environment);
       if (!options.workdir.empty()) {
         command.log_path =
             absl::StrCat(options.workdir, "/logs/", role, "-", i, ".log");
@@ -317,6 +327,7 @@ LocalCluster PlanSingleTask(const SingleTaskOptions& options) {
   command.environment = {absl::StrCat("WEIR_TASK_TYPE=", task.role),
                          absl::StrCat("WEIR_TASK_INDEX=", task.index),
                          "WEIR_STOPS_ONCE=1"};
+  AddLog(options.log, &command.environment);
   if (!options.cluster_text.empty()) {
     command.environment.push_back(
         absl::StrCat("WEIR_CLUSTER=", options.cluster_text));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/logging.h"
 #include "common/job/cluster_spec.h"
 #include "deploy/launcher/child_process.h"
 #include "deploy/launcher/supervisor.h"
@@ -34,6 +35,9 @@ struct ClusterOptions {
   // <role>-<index> in it, if there is one. If no mode is chosen the job gets a
   // secret of its own.
   Security::Options security;
+  // What the tasks log; a text that is "" is that of the launcher's own
+  // environment.
+  LogOptions log = {.levels = "", .format = ""};
 };
 
 // The options of `weir train`, where Weir's worker trains a job file. Without a

@@ -60,6 +60,7 @@ absl::StatusOr<SingleTaskOptions> PlanOptions(const TaskOptions& options,
   plan.bin_dir = options.bin_dir;
   plan.workdir = options.workdir;
   plan.checkpoints = options.checkpoints;
+  plan.log = options.log;
   plan.chief = cluster.has_chief();
   plan.resume = true;
   plan.transport = options.transport;

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/logging.h"
 #include "common/job/cluster_spec.h"
 #include "deploy/launcher/operator_identity.h"
 #include "proto/task/admin_flags.h"
@@ -29,7 +30,8 @@ struct TaskOptions {
   std::string bin_dir;
   std::string job_path;  // "" with a user's program, which brings the job
   std::string workdir;
-  std::string checkpoints;  // "": in workdir
+  std::string checkpoints;                        // "": in workdir
+  LogOptions log = {.levels = "", .format = ""};  // as in ClusterOptions
   std::string data_dir = ".";
   std::vector<std::string> sets;
   std::string device = "auto";

@@ -17,6 +17,7 @@
 #include "proto/job/tf_config.h"
 #include "proto/task/admin_flags.h"
 #include "proto/task/grpc_log.h"
+#include "proto/task/job_flags.h"
 #include "proto/task/security_flags.h"
 
 namespace weir {
@@ -84,7 +85,8 @@ absl::StatusOr<std::shared_ptr<const Security>> FindSecurity(
 }
 
 // Only now there is a log in which what went wrong before can be said.
-absl::Status Run(TaskRole role, const ClusterFlags& flags, StopSignal* stop,
+absl::Status Run(TaskRole role, const ClusterFlags& flags,
+                 const LogOptions& log, StopSignal* stop,
                  const std::function<absl::Status(const Task&)>& run) {
   const absl::Status failpoints = InitFailpointsFromEnv();
   const auto cluster = FindCluster(role, flags);
@@ -92,7 +94,7 @@ absl::Status Run(TaskRole role, const ClusterFlags& flags, StopSignal* stop,
   if (cluster.ok()) {
     id = cluster->task().value_or(id);
   }
-  InitLogging(id.ToString());
+  WEIR_RETURN_IF_ERROR(InitLogging(id.ToString(), log));
   WEIR_RETURN_IF_ERROR(failpoints);
   WEIR_RETURN_IF_ERROR(cluster.status());
   Task task;
@@ -122,6 +124,8 @@ int internal::TaskMain(int argc, char** argv, TaskRole role,
   LogGrpcAsDebug();
   CLI::App app(absl::StrCat("weir_", RoleName(role), ": ", about));
   ClusterFlags flags;
+  LogOptions log = LogOptions::FromEnvironment();
+  AddLogFlags(&app, &log);
   if (role != TaskRole::kEvaluator) {
     app.add_option("--cluster", flags.cluster,
                    "\"ps=host:port,...;worker=host:port,...;chief=host:port\"; "
@@ -148,7 +152,7 @@ int internal::TaskMain(int argc, char** argv, TaskRole role,
     LOG_WARN("a second signal: ending at once");
     _exit(128 + signal);
   });
-  return EndTask(Run(role, flags, &stop, run), stop);
+  return EndTask(Run(role, flags, log, &stop, run), stop);
 }
 
 PeerRole PeerRoleOf(TaskRole role) {

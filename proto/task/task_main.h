@@ -58,10 +58,10 @@ int TaskMain(int argc, char** argv, TaskRole role, const std::string& about,
 // Runs a task whose flags are `Flags`, and returns its exit code of
 // common/base/exit_code.h.
 //   about      one line for --help.
-//   add_flags  adds the program's own flags. Those of the admin port are there
-//              already, and --cluster, --task_index and those of security
-//              (security.h), but for the evaluator, which stands outside the
-//              cluster.
+//   add_flags  adds the program's own flags. Those of the log and of the admin
+//              port are there already, and --cluster, --task_index and those of
+//              security (security.h), but for the evaluator, which stands
+//              outside the cluster.
 //   run        does the task's whole work; EndTask gets what it returns. The
 //              cluster has this task, but again for the evaluator.
 template <typename Flags>

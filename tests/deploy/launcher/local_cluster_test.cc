@@ -15,6 +15,7 @@
 namespace weir {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::IsSupersetOf;
@@ -211,6 +212,24 @@ TEST_F(LocalClusterTest, WorkersAndTheEvaluatorComputeAndTheChiefDoesNot) {
                   "--device_plugin", "/p.so"));
   EXPECT_THAT(CommandOf(*plan, "chief/0").argv, Not(Contains("--device")));
   EXPECT_EQ(CommandOf(*plan, "chief/0").argv[0], "/b/server/chief/weir_chief");
+}
+
+TEST_F(LocalClusterTest, TasksLogAsTheFlagsSay) {
+  LocalClusterOptions options = JobOptions();
+  const auto silent = PlanLocalCluster(options);
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  options.log.levels = "info,server/ps=debug";
+  options.log.format = "json";
+  const auto plan = PlanLocalCluster(options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (size_t i = 0; i < plan->commands.size(); ++i) {
+    EXPECT_THAT(plan->commands[i].environment,
+                AllOf(Contains("WEIR_LOG_LEVEL=info,server/ps=debug"),
+                      Contains("WEIR_LOG_FORMAT=json")));
+    // What is not said stays what the environment says.
+    EXPECT_THAT(silent->commands[i].environment,
+                Not(Contains(StartsWith("WEIR_LOG"))));
+  }
 }
 
 // The user may have them for a cluster of their own.
