@@ -58,6 +58,7 @@ ROOMS = {
         "checkpoint": ("state",),
         "files": ("state",),
         "state": (),
+        "page": (),
     },
     "worker/data": {
         "": ("formats",),
