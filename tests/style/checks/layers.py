@@ -53,12 +53,13 @@ ROOMS = {
         "": (),
     },
     "server/chief": {
-        "": ("start", "checkpoint", "files", "state"),
+        "": ("start", "checkpoint", "files", "state", "page"),
         "start": ("state",),
         "checkpoint": ("state",),
         "files": ("state",),
         "state": ("report",),
         "report": (),
+        "page": (),
     },
     "worker/data": {
         "": ("formats",),
