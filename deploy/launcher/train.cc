@@ -109,6 +109,35 @@ LocalClusterOptions ClusterFor(const TrainOptions& options, const JobSpec& spec,
   return cluster;
 }
 
+// Shows what the chief says while the job runs.
+class JobView {
+ public:
+  JobView(ProgressLine* progress, bool terminal)
+      : progress_(*progress), terminal_(terminal) {}
+
+  void Poll(ChiefPoll* chief, int64_t now_ns) {
+    if (now_ns - shown_ns_ >= kStatusEveryNs) {
+      progress_.Show(chief->Status(), now_ns);
+      shown_ns_ = now_ns;
+    }
+    // A pipe gets plain lines of progress alone.
+    if (terminal_ && now_ns - reported_ns_ >= kReportEveryNs) {
+      const std::string note = causes_.Next(chief->Report().cause(), now_ns);
+      if (!note.empty()) {
+        progress_.Note(note);
+      }
+      reported_ns_ = now_ns;
+    }
+  }
+
+ private:
+  ProgressLine& progress_;
+  const bool terminal_;
+  CauseNotes causes_;
+  int64_t shown_ns_ = 0;
+  int64_t reported_ns_ = 0;
+};
+
 }  // namespace
 
 absl::StatusOr<int> RunTraining(const TrainOptions& options) {
@@ -146,27 +175,15 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
       cluster.admin, workdir, plan.security,
       [&progress](const std::string& line) { progress.Note(line); });
   std::optional<ChiefPoll> chief;
-  int64_t shown_ns = 0;
-  int64_t reported_ns = 0;
-  CauseNotes causes;
+  JobView view(&progress, terminal);
   JobRun::Options run_options;
   run_options.program = "weir train";
   run_options.rules.max_restarts = options.max_restarts;
   run_options.show_output = false;
   run_options.note = [&](const std::string& line) { progress.Note(line); };
   run_options.on_poll = [&](int64_t now_ns) {
-    if (now_ns - shown_ns >= kStatusEveryNs) {
-      page.Poll();
-      progress.Show(chief->Status(), now_ns);
-      shown_ns = now_ns;
-    }
-    if (terminal && now_ns - reported_ns >= kReportEveryNs) {
-      const std::string note = causes.Next(chief->Report().cause(), now_ns);
-      if (!note.empty()) {
-        progress.Note(note);
-      }
-      reported_ns = now_ns;
-    }
+    page.Poll();
+    view.Poll(&*chief, now_ns);
   };
   WEIR_ASSIGN_OR_RETURN(const auto run, JobRun::Create(plan, run_options));
   // gRPC's threads come after the signals, which would end them otherwise.

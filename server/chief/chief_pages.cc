@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "server/chief/chief_metrics.h"
+#include "server/chief/page/page_files.h"
 
 namespace weir {
 namespace {
@@ -54,6 +55,14 @@ void AddChiefPages(ChiefRunner* runner, AdminServer* admin) {
                                         runner->WaitForCurve(kTimeout));
                   return Json(curve);
                 });
+  // They hold nothing of the job, but no stranger need know that it is one.
+  for (const PageFile& file : PageFiles()) {
+    admin->Handle(std::string(file.path), AdminServer::Access::kToken,
+                  [&file](const Request&) -> absl::StatusOr<Answer> {
+                    return Answer{std::string(file.content_type),
+                                  std::string(file.bytes)};
+                  });
+  }
 }
 
 }  // namespace weir

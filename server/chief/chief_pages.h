@@ -1,5 +1,5 @@
 // What the admin port of a chief shows beside its health: metrics of the job,
-// the report and the curve as JSON.
+// the report and the curve as JSON, and the page that draws them.
 //
 // Place: whoever runs the chief calls it, weir_chief or worker 0.
 #ifndef SERVER_CHIEF_CHIEF_PAGES_H_

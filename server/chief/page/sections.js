@@ -83,12 +83,6 @@ function barColumn(title, help, get, say) {
 
 const SHARD_BARS = [
   barColumn("Apply", "to apply a block, mean", (s) => s.apply_seconds, seconds),
-  barColumn(
-    "Queue",
-    "from received to applied, mean of a block",
-    (s) => s.queue_seconds,
-    seconds,
-  ),
   barColumn("Park", "a pull that waits, mean", (s) => s.park_seconds, seconds),
   barColumn("Updates/s", "", (s) => s.updates_per_second, rate),
   barColumn(
@@ -157,7 +151,12 @@ const SHARD_COLUMNS = [
     numeric: true,
     value: (shard) => bytes(shard.out_of_order_bytes),
   },
-  { title: "Streams", numeric: true, value: (shard) => count(shard.streams) },
+  {
+    title: "Calls",
+    help: "streams of workers and calls under way",
+    numeric: true,
+    value: (shard) => count(shard.open_calls),
+  },
   { title: "Version", numeric: true, value: (shard) => count(shard.version) },
 ];
 
