@@ -133,8 +133,8 @@ class Cluster:
             [
                 str(BIN / "weir_cli"),
                 "top",
-                "--cluster",
-                "chief=" + self.cluster["chief"][0],
+                "--chief",
+                self.cluster["chief"][0],
                 "--output",
                 "json",
             ],
