@@ -22,7 +22,7 @@ FLAGS = (
     *["--disable-quic", "--disable-background-networking"],
     *["--disable-component-update", "--disable-sync"],
 )
-DEADLINE_MS = 20_000
+DEADLINE_MS = 60_000
 FIRST_VIEW_MS = 1000
 TRIES = 5  # of the first view
 FAST = "?poll_ms=20"
