@@ -1,8 +1,8 @@
 // How a command finds a running job and proves who asks.
 //
 // A run of this host keeps both in its directory. Elsewhere --chief, --cluster
-// or TF_CONFIG says where the tasks are, and the flags and variables of security
-// what to show them.
+// or TF_CONFIG says where the tasks are, and the flags and variables of
+// security what to show them.
 #ifndef DEPLOY_CLI_RUNNING_JOB_H_
 #define DEPLOY_CLI_RUNNING_JOB_H_
 
