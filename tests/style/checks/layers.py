@@ -66,6 +66,7 @@ ROOMS = {
     },
     "proto": {
         "task": ("job", "security"),
+        "trace": ("",),
         "checkpoint": ("wire", ""),
         "wire": ("job", ""),
         "tensorboard": ("",),
@@ -78,6 +79,7 @@ ROOMS = {
         "job": ("math", "io", "base"),
         "math": ("base",),
         "io": ("base",),
+        "trace": ("base",),
         "base": (),
     },
 }
