@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "proto/ps.pb.h"
 #include "proto/security/access_control.h"
+#include "proto/trace/trace_answers.h"
 #include "server/ps/service/call_queue.h"
 #include "server/ps/service/grpc_call.h"
 #include "server/ps/service/leaving.h"
@@ -88,6 +89,7 @@ class ParameterService {
   GrpcCall::Host host_;
   ShmService* shm_ = nullptr;
   Leaving* leaving_ = nullptr;
+  TraceAnswers traces_;
   WorkThread work_;     // Declare and Restore
   WorkThread writes_;   // snapshots' files, and Shrink, never beside them
   WorkThread reports_;  // a report waits for no file, and no file for it

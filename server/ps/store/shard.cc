@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 #include "proto/wire/value_encoding.h"
 #include "server/ps/block/block_contents.h"
 #include "server/ps/block/snapshot_job.h"
@@ -124,6 +125,10 @@ absl::StatusOr<Receipt> Shard::Push(const GradientChunk& chunk,
 
 absl::StatusOr<Receipt> Shard::PushBlock(const GradientChunk& chunk, int index,
                                          Payload payload) {
+  const TraceSpan span("apply", [&](TraceDetails* details) {
+    DescribeApply(plan_, chunk.sender().slot(), chunk.push().sequence(),
+                  static_cast<uint32_t>(index), details);
+  });
   Failpoint("ps.before_apply");
   Block& block = *blocks_[index];
   BlockGradient gradient = {static_cast<int>(chunk.sender().slot()),
@@ -181,7 +186,7 @@ void Shard::Pull(const Sender& sender, int index, const Want& want,
     if (answer.ok() && !answer->has_value()) {
       // I3: Close takes this lock, so it finds the pull that is parked now, or
       // the pull finds the place closed.
-      ParkedPull pull = {want, std::move(done)};
+      ParkedPull pull = {want, TracedWait("parked", index, std::move(done))};
       status =
           block.parked.Park(sender, want, clock_->NowNs(), std::move(pull));
       if (status.ok()) {
