@@ -1,5 +1,6 @@
 // weir_cli: what `./weir` runs for train, run, task, probe, render, config,
-// checkpoint, tables, evaluate, predict, secret, certs, gpu-check and version.
+// checkpoint, tables, trace, evaluate, predict, secret, certs, gpu-check and
+// version.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -78,6 +79,7 @@ int main(int argc, char** argv) {
   weir::AddSecretCommand(&app, &command);
   weir::AddTablesCommand(&app, &command);
   weir::AddTaskCommand(&app, words, &command);
+  weir::AddTraceCommand(&app, &command);
   weir::AddTrainCommand(&app, &command);
   weir::AddVersionCommand(&app, &command);
   std::string parent;

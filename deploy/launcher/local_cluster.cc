@@ -148,6 +148,7 @@ absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
     cluster["chief"] = chief;
     plan.chief_address = chief[0];
   }
+  plan.cluster_json = nlohmann::json({{"cluster", cluster}}).dump();
   // Tasks are started in this order. The evaluator serves nobody, so it needs
   // no address; TF_CONFIG names it by its task alone.
   const std::vector<std::pair<std::string, int>> roles = {

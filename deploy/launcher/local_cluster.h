@@ -70,6 +70,7 @@ struct LocalCluster {
   Security::Options security;
   std::vector<LocalTask> tasks;
   std::vector<ChildCommand> commands;  // commands[i] starts tasks[i]
+  std::string cluster_json;            // as KeepCluster keeps it
   std::string chief_address;  // worker 0's when there is no task for the chief
 };
 

@@ -78,6 +78,7 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
   }
   WEIR_ASSIGN_OR_RETURN(LocalCluster plan, PlanCommandCluster(cluster));
   WEIR_RETURN_IF_ERROR(KeepSecret(cluster.workdir, plan.security));
+  WEIR_RETURN_IF_ERROR(KeepCluster(cluster.workdir, plan.cluster_json));
   return plan;
 }
 

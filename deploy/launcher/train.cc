@@ -168,6 +168,7 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   WEIR_ASSIGN_OR_RETURN(const LocalCluster plan, PlanLocalCluster(cluster));
 
   WEIR_RETURN_IF_ERROR(KeepSecret(workdir, plan.security));
+  WEIR_RETURN_IF_ERROR(KeepCluster(workdir, plan.cluster_json));
   ProgressLine progress(stdout, isatty(STDOUT_FILENO) != 0);
   std::optional<ChiefPoll> chief;
   int64_t shown_ns = 0;

@@ -99,6 +99,15 @@ absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use) {
   return workdir;
 }
 
+absl::Status KeepCluster(const std::string& workdir,
+                         const std::string& cluster) {
+  if (workdir.empty()) {
+    return absl::OkStatus();
+  }
+  return Files::Real()->WriteAtomically(JoinPath(workdir, kClusterName),
+                                        cluster + "\n");
+}
+
 absl::Status KeepSecret(const std::string& workdir,
                         const Security::Options& security) {
   if (workdir.empty() || security.secret.empty()) {

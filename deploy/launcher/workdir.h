@@ -32,6 +32,15 @@ struct WorkdirUse {
 // Errors: INVALID_ARGUMENT when it holds an earlier run, or with `resume` none.
 absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use);
 
+// The file of a run's directory that says where its tasks are, as TF_CONFIG
+// does: {"cluster": {"ps": [...], ...}}.
+inline constexpr char kClusterName[] = "cluster.json";
+
+// Writes `cluster` there, for commands that ask the running job. Nothing is
+// written if `workdir` is "".
+absl::Status KeepCluster(const std::string& workdir,
+                         const std::string& cluster);
+
 // Writes the job's secret, if it has one, to `workdir`/.secret, which only this
 // user may read: WEIR_SECRET_FILE for commands that ask the running job.
 // Nothing is written if `workdir` is "".
