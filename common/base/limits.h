@@ -131,6 +131,22 @@ inline constexpr size_t kChiefInboxMax = 4096;
 // connections. The largest, a registration, has at most 4 MiB.
 inline constexpr size_t kChiefWireBytesMax = size_t{64} << 20;
 
+// ------------------------------------------------------------- timelines
+
+// How long one trace may be. Longer ones would fill their bounds long before.
+inline constexpr std::chrono::seconds kTraceMax{60};
+
+// Events in one message of a trace; a message then has less than 1 MiB.
+inline constexpr size_t kTraceEventsPerPart = 8192;
+
+// What the chief keeps of all workers' timelines, in bytes of messages, and
+// what it reckons one event takes. Each worker has the same share.
+inline constexpr size_t kTraceBytesMax = size_t{64} << 20;
+inline constexpr size_t kTraceEventBytes = 96;
+
+// How long the chief waits for the timelines of its workers after the end.
+inline constexpr std::chrono::seconds kTraceLateWait{10};
+
 // ------------------------------------------------------- rows of tables
 
 // Bytes of rows that a ps has gathered for one sender and that have not left

@@ -6,6 +6,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/math/random.h"
+#include "common/trace/trace.h"
 #include "worker/model/clip.h"
 
 namespace weir {
@@ -36,6 +37,7 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(Options options) {
 }
 
 absl::Status TrainLoop::Run(uint64_t next_sequence) {
+  NameTraceLane("train");
   const uint64_t count = options_.work->contribution_count();
   // Every later pull is started by the contribution before it, through
   // ContributionPush::then; the first one has none before it.
@@ -47,6 +49,10 @@ absl::Status TrainLoop::Run(uint64_t next_sequence) {
   for (uint64_t sequence = next_sequence; sequence < count; ++sequence) {
     const WorkUnit work = options_.work->At(sequence);
     const std::optional<Want> next = WantAfter(work);
+    const TraceSpan span("step", [&](TraceDetails* details) {
+      details->Add("sequence", sequence);
+      details->Add("contribution", work.contribution);
+    });
     timer_.BeginContribution();
     if (work.beyond_end) {
       WEIR_RETURN_IF_ERROR(PushNothing(work, next));

@@ -36,6 +36,7 @@
 #include "absl/status/statusor.h"
 #include "client/cc/job/job_control.h"
 #include "client/cc/job/progress_outbox.h"
+#include "client/cc/job/trace_sender.h"
 #include "client/cc/parameters/contribution.h"
 #include "common/base/mutex.h"
 #include "common/metrics/host_usage.h"
@@ -170,6 +171,7 @@ class ChiefClient : public JobControl {
 
   const Options options_;
   const std::unique_ptr<Chief::Stub> stub_;
+  TraceSender trace_sender_;    // used by the thread that reads commands
   Grant grant_;                 // constant after Start
   int64_t device_read_ns_ = 0;  // the heartbeat's thread alone
 

@@ -6,6 +6,7 @@
 #define SERVER_CHIEF_STATE_ACTIONS_H_
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <variant>
 
@@ -103,6 +104,21 @@ using Action =
     std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
                  PrepareCheckpoint, CommitCheckpoint, DiscardCheckpoint,
                  CutTrainLog, AppendTrainLog, WriteDone, LogLine, Finish>;
+
+// Of Action, as timelines call them.
+inline constexpr const char* kActionNames[] = {"call a ps",
+                                               "send a command",
+                                               "end a stream",
+                                               "find a checkpoint",
+                                               "prepare a checkpoint",
+                                               "commit a checkpoint",
+                                               "discard a checkpoint",
+                                               "cut train.jsonl",
+                                               "append to train.jsonl",
+                                               "write DONE",
+                                               "log",
+                                               "finish"};
+static_assert(std::size(kActionNames) == std::variant_size_v<Action>);
 
 // A committed checkpoint that JobState may restore.
 struct FoundCheckpoint {
