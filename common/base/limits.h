@@ -97,6 +97,12 @@ inline constexpr uint64_t kShmRegionBytesMax = uint64_t{1} << 30;
 inline constexpr uint64_t kReportsAheadMax = uint64_t{1} << 18;
 inline constexpr uint64_t kReportStepsMin = 16;
 
+// Histograms in a message of the heartbeat: with TensorBoard's own 30 buckets
+// so many variables take about 150 KiB, which is far below what the chief
+// takes. Those of variables and contributions beyond the number are left out.
+inline constexpr int kHistogramVariablesMax = 512;
+inline constexpr int kHistogramBucketsMax = 30;
+
 // Processes that had a slot before and are remembered, for each slot. One that
 // is forgotten is still known by its generation, unless it never had any.
 inline constexpr size_t kReplacedMax = 1024;

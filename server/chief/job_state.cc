@@ -7,6 +7,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
+#include "server/chief/state/reports.h"
 
 namespace weir {
 namespace {
@@ -325,6 +326,7 @@ absl::Status JobState::TakeReports(int slot, const Progress& progress,
     repeated = progress.report_size();
   } else {
     facts_.train_log->AddCounts(progress);
+    facts_.AddHistograms(progress);
   }
   // The contributions were done one after the other since the heartbeat
   // before, so their times are spread evenly over it.
@@ -396,17 +398,6 @@ void JobState::Greet(uint64_t stream) {
   facts_.Do(SendCommand{stream, command});
 }
 
-absl::Status JobState::CheckReports(const Progress& progress) const {
-  const uint64_t count = facts_.job->contribution_count();
-  for (const ContributionReport& report : progress.report()) {
-    if (count != 0 && report.contribution() >= count) {
-      return Invalid("a report of contribution ", report.contribution(),
-                     ": the job has ", count);
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   if (end_.superseded()) {
     return end_.Superseded();
@@ -419,7 +410,8 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
         absl::StrCat("this heartbeat does not hold the grant of worker ",
                      progress.slot(), ": register"));
   }
-  WEIR_RETURN_IF_ERROR(CheckReports(progress));
+  WEIR_RETURN_IF_ERROR(CheckReports(progress, facts_.job->contribution_count(),
+                                    facts_.job->held().variable_size()));
   bool fresh = false;
   uint64_t ended = 0;
   int repeated = 0;

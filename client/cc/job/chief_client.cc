@@ -375,6 +375,11 @@ void ChiefClient::AddPhases(const Phases& phases) {
   outbox_.AddPhases(phases);
 }
 
+void ChiefClient::AddHistograms(ContributionHistograms histograms) {
+  MutexLock lock(&mutex_);
+  outbox_.AddHistograms(std::move(histograms));
+}
+
 void ChiefClient::OutOfWork() {
   MutexLock lock(&mutex_);
   out_of_work_ = true;

@@ -113,6 +113,7 @@ class ChiefClient : public JobControl {
   void LeaveContribution(uint64_t next_sequence,
                          const ContributionResult& result);
   void AddPhases(const Phases& phases) override;
+  void AddHistograms(ContributionHistograms histograms) override;
   void OutOfWork() override;
 
   // Stops this worker from inside, for example after a signal. The contribution

@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/checkpoint.pb.h"
@@ -77,6 +79,12 @@ struct AppendTrainLog {
   std::string line;
 };
 
+// Writes histograms for TensorBoard, under their tags. There is no answer.
+struct AppendHistograms {
+  uint64_t step = 0;
+  std::vector<std::pair<std::string, Histogram>> histograms;
+};
+
 // Writes DONE into the work directory. Answered by OnDoneWritten, and with
 // `wait` by OnEvaluated once the evaluator has written its line.
 struct WriteDone {
@@ -94,10 +102,10 @@ struct Finish {
   absl::Status status;
 };
 
-using Action =
-    std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
-                 PrepareCheckpoint, CommitCheckpoint, DiscardCheckpoint,
-                 CutTrainLog, AppendTrainLog, WriteDone, LogLine, Finish>;
+using Action = std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
+                            PrepareCheckpoint, CommitCheckpoint,
+                            DiscardCheckpoint, CutTrainLog, AppendTrainLog,
+                            AppendHistograms, WriteDone, LogLine, Finish>;
 
 // A committed checkpoint that JobState may restore.
 struct FoundCheckpoint {

@@ -21,6 +21,7 @@ JobSpec KeptFields(JobSpec spec) {
   spec.mutable_train()->clear_epochs();
   spec.mutable_train()->clear_steps();
   spec.mutable_train()->clear_log_every_steps();
+  spec.mutable_train()->clear_histograms_every_steps();
   spec.clear_schedule();
   spec.clear_checkpoint();
   spec.clear_evaluation();

@@ -95,6 +95,18 @@ void TrainLog::AddCounts(const Progress& progress) {
   phases_.Add(progress.phases());
 }
 
+uint64_t TrainLog::StepOf(uint64_t contribution) const {
+  if (options_.contributions_per_step == 0) {
+    return contribution + 1;
+  }
+  if (contribution < options_.first_contribution) {
+    return 0;
+  }
+  return options_.first_step + 1 +
+         (contribution - options_.first_contribution) /
+             options_.contributions_per_step;
+}
+
 void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
   // Reports of several workers come in any order; "seconds" must not go back.
   now_ns = line_ns_ = std::max(now_ns, line_ns_);

@@ -74,6 +74,10 @@ class TrainLog {
   // Adds what a heartbeat counts beside its contributions: staleness, bytes,
   // time.
   void AddCounts(const Progress& progress);
+  // Returns the step that a contribution is a part of, and 0 if it was done
+  // before this history. In async it is the place in the list of all: nobody
+  // knows how many will be done before it.
+  uint64_t StepOf(uint64_t contribution) const;
 
   // Returns the lines that became due. `step_done` is how many steps are done
   // by now in sync, else how many contributions.

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "common/base/limits.h"
+
 namespace weir {
 namespace {
 
@@ -151,6 +153,26 @@ TEST(ProgressOutboxTest, ReportsWaitWhileTooMuchIsUnheard) {
   EXPECT_TRUE(outbox.more());
   EXPECT_EQ(SequencesOf(outbox.Take()),
             (std::vector<uint64_t>{sequence, sequence + 1}));
+}
+
+// I4.
+TEST(ProgressOutboxTest, AMessageHasHistogramsOfSoManyVariables) {
+  ProgressOutbox outbox;
+  ContributionHistograms histograms;
+  histograms.set_contribution(4);
+  for (int v = 0; v < kHistogramVariablesMax / 2; ++v) {
+    histograms.add_variable();
+  }
+  outbox.AddHistograms(histograms);
+  histograms.set_contribution(5);
+  outbox.AddHistograms(histograms);
+  histograms.set_contribution(6);
+  outbox.AddHistograms(histograms);
+  const Progress progress = outbox.Take();
+  ASSERT_EQ(progress.histograms_size(), 2);
+  EXPECT_EQ(progress.histograms(1).contribution(), 5u);
+  EXPECT_EQ(progress.message_number(), 1u);  // I1: it goes until it is heard
+  EXPECT_EQ(outbox.Take().histograms_size(), 0);
 }
 
 }  // namespace

@@ -243,5 +243,17 @@ TEST(TrainLogTest, ANaNIsNullInJson) {
   EXPECT_FALSE(ParseTrainLine("{\"loss\":1}").has_value());
 }
 
+TEST(TrainLogTest, StepsOfContributions) {
+  EXPECT_EQ(TrainLog(Options(0, 1)).StepOf(9), 10u);
+  TrainLog::Options options = Options(4, 1);
+  options.first_step = 7;
+  options.first_contribution = 26;
+  const TrainLog log(std::move(options));
+  EXPECT_EQ(log.StepOf(25), 0u);
+  EXPECT_EQ(log.StepOf(26), 8u);
+  EXPECT_EQ(log.StepOf(29), 8u);
+  EXPECT_EQ(log.StepOf(30), 9u);
+}
+
 }  // namespace
 }  // namespace weir
