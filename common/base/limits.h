@@ -103,6 +103,13 @@ inline constexpr uint64_t kReportStepsMin = 16;
 inline constexpr int kHistogramVariablesMax = 512;
 inline constexpr int kHistogramBucketsMax = 30;
 
+// Metrics that a program reports with one call, and names of metrics that a job
+// has in all: each is a curve, and a key in every line of train.jsonl.
+inline constexpr size_t kMetricsPerReportMax = 32;
+inline constexpr size_t kMetricNamesMax = 128;
+// Bytes of such a name.
+inline constexpr size_t kMetricNameBytesMax = 64;
+
 // Processes that had a slot before and are remembered, for each slot. One that
 // is forgotten is still known by its generation, unless it never had any.
 inline constexpr size_t kReplacedMax = 1024;

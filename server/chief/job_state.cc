@@ -432,7 +432,15 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   const bool heard = Hear(stream, progress);
   // Reports are taken while the job ends, too: a worker's last ones follow the
   // Stop that it heard.
-  if (facts_.train_log.has_value() && facts_.phase <= Phase::kEnding) {
+  if (!facts_.train_log.has_value() || facts_.phase > Phase::kEnding) {
+    return absl::OkStatus();
+  }
+  if (facts_.job->workers_decide()) {
+    // A program reports metrics alone, and fails by itself.
+    if (!heard) {
+      facts_.train_log->AddCounts(progress);
+    }
+  } else {
     const absl::Status status = TakeReports(slot, progress, repeated, heard);
     if (!status.ok()) {
       end_.Fail(status);

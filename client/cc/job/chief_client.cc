@@ -380,6 +380,11 @@ void ChiefClient::AddHistograms(ContributionHistograms histograms) {
   outbox_.AddHistograms(std::move(histograms));
 }
 
+void ChiefClient::AddMetrics(const MetricSums& metrics) {
+  MutexLock lock(&mutex_);
+  outbox_.AddMetrics(metrics);
+}
+
 void ChiefClient::OutOfWork() {
   MutexLock lock(&mutex_);
   out_of_work_ = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/cc/job/metric_sums.h"
 #include "common/base/limits.h"
 
 namespace weir {
@@ -14,7 +15,7 @@ bool Tells(const Progress& progress) {
   return progress.report_size() > 0 || progress.has_phases() ||
          progress.staleness_count() > 0 || progress.bytes_pushed() > 0 ||
          progress.bytes_pulled() > 0 || progress.residuals_lost() ||
-         progress.histograms_size() > 0;
+         progress.histograms_size() > 0 || progress.has_metrics();
 }
 
 }  // namespace
@@ -62,6 +63,10 @@ void ProgressOutbox::AddHistograms(ContributionHistograms histograms) {
   if (variables <= kHistogramVariablesMax) {  // I4
     *pending_.add_histograms() = std::move(histograms);
   }
+}
+
+void ProgressOutbox::AddMetrics(const MetricSums& metrics) {
+  MergeMetrics(metrics, pending_.mutable_metrics());
 }
 
 void ProgressOutbox::OnHeard(uint64_t message_number) {

@@ -49,6 +49,7 @@ class ProgressOutbox {
   void AddPhases(const Phases& phases);
   // Leaves out what the next message has no room for.
   void AddHistograms(ContributionHistograms histograms);
+  void AddMetrics(const MetricSums& metrics);
 
   // A stream was opened: whatever is unheard goes again, the oldest first.
   void OnStreamOpen() { send_again_ = unheard_.size(); }

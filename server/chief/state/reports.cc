@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "client/cc/job/metric_sums.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
 
@@ -62,7 +63,7 @@ absl::Status CheckReports(const Progress& progress, uint64_t contribution_count,
     return Invalid("histograms of ", variables, " variables, at most ",
                    kHistogramVariablesMax, " are taken");
   }
-  return absl::OkStatus();
+  return CheckMetricSums(progress.metrics());
 }
 
 }  // namespace weir

@@ -175,5 +175,26 @@ TEST(ProgressOutboxTest, AMessageHasHistogramsOfSoManyVariables) {
   EXPECT_EQ(outbox.Take().histograms_size(), 0);
 }
 
+TEST(ProgressOutboxTest, AMillionReportsOfMetricsAreOneMessage) {
+  ProgressOutbox outbox;
+  MetricSums sums;
+  sums.set_reports(1);
+  sums.set_examples(2);
+  sums.add_metric()->set_name("loss");
+  sums.mutable_metric(0)->set_weighted_sum(1.0);
+  sums.mutable_metric(0)->set_weight(2.0);
+  for (int i = 0; i < 1'000'000; ++i) {
+    outbox.AddMetrics(sums);
+  }
+  const Progress progress = outbox.Take();
+  EXPECT_EQ(progress.metrics().reports(), 1'000'000u);
+  EXPECT_EQ(progress.metrics().examples(), 2'000'000u);
+  ASSERT_EQ(progress.metrics().metric_size(), 1);
+  EXPECT_EQ(progress.metrics().metric(0).weighted_sum(), 1e6);
+  EXPECT_LT(progress.ByteSizeLong(), 100u);
+  EXPECT_EQ(progress.message_number(), 1u);
+  EXPECT_FALSE(outbox.Take().has_metrics());
+}
+
 }  // namespace
 }  // namespace weir

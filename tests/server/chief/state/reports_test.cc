@@ -29,6 +29,9 @@ Progress Good() {
   for (int k = 0; k < kHistogramBucketsMax; ++k) {
     of->mutable_values()->add_count(std::numeric_limits<uint64_t>::max());
   }
+  MetricSum* const metric = progress.mutable_metrics()->add_metric();
+  metric->set_name("loss");
+  metric->set_weight(1.0);
   return progress;
 }
 
@@ -105,6 +108,12 @@ TEST(ReportsTest, HistogramsHaveBounds) {
                  }
                })
                    .ok());
+}
+
+TEST(ReportsTest, MetricsHaveNamesOfMetrics) {
+  EXPECT_FALSE(Check([](Progress* p) {
+                 p->mutable_metrics()->mutable_metric(0)->set_name("a\"b");
+               }).ok());
 }
 
 }  // namespace
