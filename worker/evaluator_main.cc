@@ -15,6 +15,7 @@
 #include "proto/task/job_flags.h"
 #include "proto/task/task_main.h"
 #include "proto/tensorboard/board.h"
+#include "worker/evaluate/evaluation_metrics.h"
 #include "worker/evaluate/evaluator.h"
 
 namespace weir {
@@ -40,15 +41,23 @@ absl::Status Follow(const Flags& flags, const Task& task) {
   Board::Options curves;
   curves.directory = JoinPath(AbsolutePlace(flags.workdir), "tensorboard/eval");
   Board board(curves);
-  const auto evaluate = [&evaluation, &board](const std::string& dir) {
+  EvaluationMetrics metrics;
+  const auto evaluate = [&](const std::string& dir) {
+    metrics.Begin(dir);
     absl::StatusOr<EvaluationResult> result = evaluation->Run(dir);
     if (result.ok()) {
+      metrics.Set(*result);
       board.AddLine(ResultLine(*result));
     }
     return result;
   };
   Evaluator evaluator(AnyStore(), Clock::Real(),
                       PlaceOfRun(flags.workdir, flags.checkpoints), evaluate);
+  const AdminScope admin(task.admin);
+  if (task.admin != nullptr) {
+    task.admin->AddMetrics(
+        [&metrics](MetricPage* page) { metrics.AddMetrics(page); });
+  }
   while (task.stop->first() == 0) {
     // First, so that a run which failed is not evaluated any further.
     WEIR_RETURN_IF_ERROR(evaluator.Ended());

@@ -20,9 +20,11 @@
 #include "common/objects/any_store.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/job/job_spec_text.h"
+#include "proto/task/admin_file.h"
 #include "proto/task/job_flags.h"
 #include "proto/task/task_main.h"
 #include "server/chief/chief_flags.h"
+#include "server/chief/chief_pages.h"
 #include "worker/train/worker_task.h"
 
 namespace weir {
@@ -57,6 +59,18 @@ absl::Status JobEnd(ChiefServer* chief, const absl::Status& worker) {
   return worker;
 }
 
+// What the admin port shows; `chief` is null where this worker hosts none.
+void AddPages(const WorkerTask* worker, ChiefServer* chief,
+              AdminServer* admin) {
+  if (admin == nullptr) {
+    return;
+  }
+  admin->AddMetrics([worker](MetricPage* page) { worker->AddMetrics(page); });
+  if (chief != nullptr) {
+    AddChiefPages(chief->runner(), admin);
+  }
+}
+
 absl::Status RunWorker(const Flags& flags, const Task& task) {
   const ClusterSpec& cluster = task.cluster;
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec, LoadJobSpec(flags.job, flags.sets));
@@ -81,6 +95,7 @@ absl::Status RunWorker(const Flags& flags, const Task& task) {
   options.backend.auto_index = options.index;
   options.transport = transport.get();
   options.channels_per_peer = flags.channels_per_peer;
+  options.host_meter = task.host;
   // Without a working directory there is no DONE to look at.
   const std::string place =
       PlaceOfRun(flags.chief.workdir, flags.chief.checkpoints);
@@ -99,6 +114,11 @@ absl::Status RunWorker(const Flags& flags, const Task& task) {
         chief, ChiefServer::Start(
                    ChiefOptions(flags.chief, spec, task, transport.get())));
   }
+  const AdminScope admin(task.admin, [&worker] { return worker->Ready(); });
+  AddPages(worker.get(), chief.get(), task.admin);
+  // The chief's pages are this worker's, too.
+  const AdminFile admin_file(chief == nullptr ? "" : flags.chief.workdir,
+                             task.admin);
   task.stop->OnStop([&worker, &chief](int number) {
     const std::string reason = absl::StrCat("ended by signal ", number);
     if (chief != nullptr) {

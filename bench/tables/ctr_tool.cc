@@ -110,7 +110,7 @@ absl::Status Watch(const std::vector<std::string>& addresses) {
                                                    nlohmann::json::object());
   for (;; usleep(kPollUs)) {
     for (size_t s = 0; s < links.size(); ++s) {
-      const absl::StatusOr<PsStatus> status = links[s]->GetStatus(kTimeout, 0);
+      const absl::StatusOr<PsStatus> status = links[s]->GetStatus({}, kTimeout);
       if (!status.ok()) {
         std::printf("%s\n", found.dump().c_str());
         return absl::OkStatus();

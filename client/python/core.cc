@@ -314,10 +314,15 @@ class CoreClient {
 
 // The first client names the process in its log.
 void SetUpProcess(const std::string& task) {
-  if (static bool done = false; std::exchange(done, true)) {
+  static bool done = false;
+  if (done) {
     return;
   }
-  InitLogging(task);
+  const absl::Status logging = InitLogging(task, LogOptions::FromEnvironment());
+  if (!logging.ok()) {
+    Raise(logging.raw_code(), std::string(logging.message()));
+  }
+  done = true;
   LogGrpcAsDebug();
 }
 

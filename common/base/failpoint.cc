@@ -51,6 +51,7 @@ constexpr const char* kNames[] = {
     "ps.mid_write",
     "ps.recv",
     "worker.before_ack",
+    "worker.before_batch",
     "worker.before_pull",
     "worker.before_push",
     "worker.before_register",

@@ -14,6 +14,7 @@
 // for a test; names that begin with "test." are free):
 //   files.before_rename, files.after_rename          in an atomic write
 //   worker.before_register, worker.before_pull, worker.before_push,
+//   worker.before_batch  a batch is to be made of the data, maybe ahead of time
 //   worker.before_rows   the gradients of a contribution's rows are ready
 //   worker.mid_push      some blocks of a contribution are sent, some are not
 //   worker.mid_fanout    one shard has the whole contribution, another nothing

@@ -59,6 +59,28 @@ inline constexpr std::chrono::minutes kConnectionIdle{10};
 inline constexpr std::chrono::hours kConnectionAge{1};
 inline constexpr std::chrono::seconds kConnectionGrace{60};
 
+// ------------------------------------------------------- the admin port
+
+// Bytes of a request's head. Browsers send all cookies of a host with it, those
+// of other programs on "localhost" among them.
+inline constexpr size_t kAdminHeadBytesMax = 8192;
+
+// How long a client may take to send that head, and then to take the answer.
+inline constexpr std::chrono::milliseconds kAdminReadWait{1000};
+inline constexpr std::chrono::milliseconds kAdminWriteWait{2000};
+
+// Connections at once, so that some clients that hang hold up nobody else, and
+// those that wait for one to end; the kernel refuses the rest. A browser opens
+// six.
+inline constexpr size_t kAdminConnectionsMax = 16;
+inline constexpr int kAdminBacklog = 16;
+
+// What the port's one thread takes of a core in the long run, and at once after
+// a rest, whatever is asked of it: together less than 5% over ten seconds. A
+// page of metrics takes about a millisecond.
+inline constexpr double kAdminCoreShare = 0.04;
+inline constexpr std::chrono::milliseconds kAdminBurst{100};
+
 // ---------------------------------------------------------- the audit log
 
 // Lines about refusals in a second: enough to see who it is, and too few to

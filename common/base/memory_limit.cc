@@ -29,31 +29,28 @@ int64_t LimitIn(const std::string& path) {
   return kNoLimit;
 }
 
-// The smallest limit of `group` and of every group above it. `file` in each
-// group's directory below `mount` holds the group's limit. A container may see
-// its own group as the mount, and yet be told the path that the host sees, so a
-// directory that is missing is passed over.
-int64_t SmallestLimit(const std::string& mount, std::string group,
-                      const std::string& file) {
-  int64_t least = LimitIn(absl::StrCat(mount, "/", file));
+// Adds `group` below `mount`, and every group above it.
+void AddGroups(const std::string& mount, std::string group,
+               std::vector<std::string>* directories) {
+  directories->push_back(mount);
   if (absl::StrContains(group, "..")) {  // outside of what is mounted here
-    return least;
+    return;
   }
   while (!group.empty() && group != "/") {
-    least = std::min(least, LimitIn(absl::StrCat(mount, group, "/", file)));
+    directories->push_back(mount + group);
     const size_t slash = group.rfind('/');
     if (slash == std::string::npos) {
       break;
     }
     group.resize(slash);
   }
-  return least;
 }
 
 }  // namespace
 
-int64_t CgroupMemoryBytes(const CgroupPaths& paths) {
-  int64_t least = kNoLimit;
+std::vector<std::string> CgroupDirectories(const CgroupPaths& paths,
+                                           absl::string_view controller) {
+  std::vector<std::string> directories;
   std::ifstream membership(paths.membership);
   for (std::string line; std::getline(membership, line);) {
     // hierarchy:controllers:path; the path may have colons.
@@ -63,15 +60,24 @@ int64_t CgroupMemoryBytes(const CgroupPaths& paths) {
         absl::StrSplit(first.second, absl::MaxSplits(':', 1));
     const std::string group(second.second);
     if (first.first == "0" && second.first.empty()) {
-      least = std::min(least, SmallestLimit(paths.root, group, "memory.max"));
+      AddGroups(paths.root, group, &directories);
     }
-    for (const absl::string_view controller :
-         absl::StrSplit(second.first, ',')) {
-      if (controller == "memory") {
-        least = std::min(least, SmallestLimit(paths.root + "/memory", group,
-                                              "memory.limit_in_bytes"));
+    for (const absl::string_view one : absl::StrSplit(second.first, ',')) {
+      if (one == controller) {
+        AddGroups(absl::StrCat(paths.root, "/", controller), group,
+                  &directories);
       }
     }
+  }
+  return directories;
+}
+
+int64_t CgroupMemoryBytes(const CgroupPaths& paths) {
+  int64_t least = kNoLimit;
+  for (const std::string& group : CgroupDirectories(paths, "memory")) {
+    // Version 2, and version 1.
+    least = std::min({least, LimitIn(group + "/memory.max"),
+                      LimitIn(group + "/memory.limit_in_bytes")});
   }
   return least;
 }

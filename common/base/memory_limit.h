@@ -9,6 +9,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
 
 namespace weir {
 
@@ -16,10 +19,17 @@ struct CgroupPaths {
   // Which groups the process is in: "0::/path" (version 2) and
   // "<n>:...,memory,...:/path" (version 1).
   std::string membership = "/proc/self/cgroup";
-  // Where the groups are mounted; the memory controller of version 1 is below
-  // it at "memory".
+  // Where the groups are mounted; a controller of version 1 is below it, under
+  // its name.
   std::string root = "/sys/fs/cgroup";
 };
+
+// The directories that may hold the files of `controller`: of the groups that
+// the process is in, of those above them, and of the mount itself. Some of them
+// may not exist: a container may see its own group as the mount, and yet be
+// told the path that the host sees.
+std::vector<std::string> CgroupDirectories(const CgroupPaths& paths,
+                                           absl::string_view controller);
 
 // The smallest limit of the groups that the process is in and of those above
 // them; INT64_MAX if none has a limit.

@@ -1,6 +1,7 @@
 # Says what Weir may take from the machine that it runs on, and carries the rest
 # along. To be sourced by a script that has a function die and, where it calls
-# add_weir, a variable `root` with the folder of Weir's source.
+# add_weir or add_header_licenses, a variable `root` with the folder of Weir's
+# source.
 # shellcheck shell=bash
 
 glibc_max=2.36 # Debian 12
@@ -118,6 +119,15 @@ add_header_licenses() {
     grpcpp/grpcpp.h spdlog/spdlog.h; do
     add_license "/usr/include/$header" "$1"
   done
+  add_uplot_license "$1"
+}
+
+# The chief's page has uPlot, which is in the source with its terms.
+add_uplot_license() {
+  local uplot=$root/third_party/uplot
+  install -D -m 644 "$uplot/LICENSE" "$1/uplot"
+  printf 'npm:uplot@%s weir_chief\n' \
+    "$(sed -n 's/^# uPlot //p' "$uplot/README.md")" >>"$1.packages"
 }
 
 # old_packages LIST: prints those packages of LIST that this machine could have

@@ -4,9 +4,10 @@
 
 PACKAGES has a line "package file" for every file of a Debian package that was
 carried along or compiled in, or "pypi:name@version file" for one of a Python
-package; libraries.sh and make_image.sh write it. Versions are those that are
-installed on this machine, the licences those that the Debian package's
-copyright file names. The same packages give the same bytes.
+package, or "npm:name@version file"; libraries.sh and make_image.sh write it.
+Versions are those that are installed on this machine, the licences those that
+the Debian package's copyright file names. The same packages give the same
+bytes.
 """
 
 import collections
@@ -35,15 +36,20 @@ def licenses_of(package: str) -> list[str]:
 
 def reference(package: str) -> str:
     """How the rest of the list calls a package."""
-    return package if package.startswith("pypi:") else f"deb:{package}"
+    return package if ":" in package else f"deb:{package}"
 
 
 def identity(package: str) -> tuple[str, str, str, list[str]]:
     """The name, version, purl and licences of a package."""
-    if package.startswith("pypi:"):
-        place = package.removeprefix("pypi:")
+    registry, _, place = package.partition(":")
+    if place:  # Debian's names in these lists have no colon
         name, version = place.split("@")
-        return name, version, f"pkg:pypi/{place}", [f"see LICENSES/{name}"]
+        return (
+            name,
+            version,
+            f"pkg:{registry}/{place}",
+            [f"see LICENSES/{name}"],
+        )
     version = version_of(package)
     place = f"{package}@{urllib.parse.quote(version, safe='~')}"
     purl = f"pkg:deb/debian/{place}?arch=amd64&distro=debian-12"

@@ -9,6 +9,7 @@
 #   ./weir tables ...            report | shrink, of a running job
 #   ./weir evaluate JOB ...      evaluate one checkpoint
 #   ./weir predict JOB ...       write predictions of one checkpoint
+#   ./weir logs [DIR] ...        the logs of a run's tasks as one, by time
 #   ./weir secret                print a new secret for the tasks of a job
 #   ./weir certs ...             write certificates for the tasks of a job
 #   ./weir task ...             run one task of a cluster: the command of a container
@@ -101,7 +102,7 @@ bench_names() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-  train | run | render | config | checkpoint | tables | evaluate | predict | secret | certs | task | probe | gpu-check)
+  train | run | render | config | checkpoint | tables | evaluate | predict | logs | secret | certs | task | probe | gpu-check)
     run weir_cli "$command" "$@"
     ;;
   bench)

@@ -30,6 +30,13 @@ void AddClusterFlags(CLI::App* app, ClusterOptions* options,
                 "the chief goes on from the newest checkpoint");
   app->add_flag("--allow_older", options->allow_older,
                 "with --resume: if it is damaged, from the one before");
+  options->admin = AdminFlags::FromEnvironment();
+  AddAdminFlags(app, &options->admin);
+  app->get_option("--admin_port")
+      ->description(
+          "serve the chief's page, health and metrics here, over HTTP; 0 takes "
+          "a free port; the link is shown");
+  AddLogFlags(app, &options->log);
   options->security = Security::Options::FromEnvironment();
   AddSecurityFlags(app, &options->security);
 }

@@ -41,6 +41,8 @@ void AddCheckpointCommand(CLI::App* app, Command* command);
 void AddConfigCommand(CLI::App* app, Command* command);
 void AddEvaluateCommand(CLI::App* app, Command* command);
 void AddGpuCheckCommand(CLI::App* app, Command* command);
+void AddLogsCommand(CLI::App* app, Command* command);
+void AddPageCommand(CLI::App* app, Command* command);
 void AddPredictCommand(CLI::App* app, Command* command);
 void AddProbeCommand(CLI::App* app, Command* command);
 // `words` stand after -- in the command line, here and below: they are the
@@ -54,6 +56,7 @@ void AddTablesCommand(CLI::App* app, Command* command);
 // `words` as in AddRunCommand.
 void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
                     Command* command);
+void AddTopCommand(CLI::App* app, Command* command);
 void AddTrainCommand(CLI::App* app, Command* command);
 // Adds the flag --version, too.
 void AddVersionCommand(CLI::App* app, Command* command);

@@ -1,8 +1,8 @@
 // weir_cli: what `./weir` runs for train, run, task, probe, render, config,
-// checkpoint, tables, evaluate, predict, secret, certs, gpu-check and version.
+// checkpoint, tables, top, evaluate, predict, page, logs, secret, certs,
+// gpu-check and version.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -48,12 +48,10 @@ bool TakesCommand(const char* command) {
 
 int main(int argc, char** argv) {
   // Commands print results, so the libraries log only what is wrong.
-  weir::InitLogging("weir");
+  const absl::Status logging =
+      weir::InitLogging("weir", weir::LogOptions::FromEnvironment("warn"));
   weir::PreferCheapCiphers();
   weir::LogGrpcAsDebug();
-  if (std::getenv("WEIR_LOG_LEVEL") == nullptr) {  // NOLINT: no thread yet
-    weir::SetLogLevel(weir::LogLevel::kWarn);
-  }
   CLI::App app("Weir: parameter-server training.", "weir");
   app.require_subcommand(1);
   weir::Command command;
@@ -62,6 +60,8 @@ int main(int argc, char** argv) {
   weir::AddConfigCommand(&app, &command);
   weir::AddEvaluateCommand(&app, &command);
   weir::AddGpuCheckCommand(&app, &command);
+  weir::AddLogsCommand(&app, &command);
+  weir::AddPageCommand(&app, &command);
   weir::AddPredictCommand(&app, &command);
   // CLI11 gets only the words before --. It would give brackets in the user's
   // own words a meaning.
@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
   weir::AddSecretCommand(&app, &command);
   weir::AddTablesCommand(&app, &command);
   weir::AddTaskCommand(&app, words, &command);
+  weir::AddTopCommand(&app, &command);
   weir::AddTrainCommand(&app, &command);
   weir::AddVersionCommand(&app, &command);
   std::string parent;
@@ -93,7 +94,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? weir::kExitOk : weir::kExitUsage;
   }
-  const absl::StatusOr<int> code = command();
+  const absl::StatusOr<int> code = logging.ok() ? command() : logging;
   if (!code.ok()) {
     // An error may name what a file or another host said.
     const std::string why =

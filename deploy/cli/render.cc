@@ -9,9 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "common/base/exit_code.h"
 #include "common/base/status.h"
+#include "common/base/version_text.h"
 #include "common/io/files.h"
 #include "deploy/cli/command.h"
-#include "deploy/cli/version_text.h"
 #include "deploy/render/options.h"
 #include "deploy/render/target.h"
 

@@ -54,8 +54,10 @@ absl::StatusOr<Asked> Ask(const Options& options, int hot_ids) {
   asked.transport = MakeGrpcTransport({.security = security});
   for (const std::string& address : cluster.ps_addresses()) {
     asked.links.push_back(asked.transport->Connect(address));
+    GetStatusRequest request;
+    request.set_hot_ids(static_cast<uint32_t>(hot_ids));
     WEIR_ASSIGN_OR_RETURN(asked.status.emplace_back(),
-                          asked.links.back()->GetStatus(kTimeout, hot_ids));
+                          asked.links.back()->GetStatus(request, kTimeout));
     const PsStatus& status = asked.status.back();
     if (status.hello().state() != ACTIVE) {
       return absl::FailedPreconditionError(

@@ -58,6 +58,7 @@ void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
   options->workdir = Variable("WEIR_WORKDIR");
   options->checkpoints = Variable("WEIR_CHECKPOINTS");
   options->command = words;
+  options->admin = AdminFlags::FromEnvironment();
   CLI::App* sub = AddSubcommand(
       app, "task",
       "run one task of a cluster: the command of every container. TF_CONFIG, "
@@ -74,6 +75,7 @@ void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
                   "the run's directory, which chief, ps and evaluator share; "
                   "default WEIR_WORKDIR");
   AddCheckpointsFlag(sub, &options->checkpoints);
+  AddLogFlags(sub, &options->log);
   AddDeviceFlags(sub, &options->device, &options->device_plugin);
   sub->add_option("--transport", options->transport,
                   "of a worker: auto, grpc or shm")
@@ -90,6 +92,11 @@ void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
                   "them, after which it ends with the program's code")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
+  AddAdminFlags(sub, &options->admin);
+  sub->get_option("--admin_port")
+      ->description(
+          "of the task's health, metrics and pages, over HTTP; default 9464, "
+          "or none where another task of the host has it");
   AddSourceFlags(sub, &options->sources);
 }
 

@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_format.h"
 #include "common/base/exit_code.h"
+#include "common/base/version_text.h"
 #include "deploy/cli/command.h"
-#include "deploy/cli/version_text.h"
 
 namespace weir {
 namespace {

@@ -64,6 +64,18 @@ void AddChiefFlags(const ClusterOptions& options,
   }
 }
 
+// Exactly one process hosts the chief: its own task or else worker 0.
+bool HostsChief(const ClusterOptions& options, const LocalTask& task) {
+  return task.role == "chief" ||
+         (task.role == "worker" && task.index == 0 && !options.chief);
+}
+
+void AddAdminFlags(const ClusterOptions& options,
+                   std::vector<std::string>* argv) {
+  const std::vector<std::string> words = options.admin.Words();
+  argv->insert(argv->end(), words.begin(), words.end());
+}
+
 // Returns the command line of a task of Weir that reads the job file.
 std::vector<std::string> JobArguments(const LocalClusterOptions& options,
                                       const LocalTask& task) {
@@ -82,12 +94,8 @@ std::vector<std::string> JobArguments(const LocalClusterOptions& options,
       argv.insert(argv.end(), {"--device_plugin", options.device_plugin});
     }
   }
-  // Exactly one process hosts the chief: its own task or else worker 0. No
-  // other one writes or restores a checkpoint.
-  const bool hosts_chief =
-      task.role == "chief" ||
-      (task.role == "worker" && task.index == 0 && !options.chief);
-  if (hosts_chief) {
+  // No other one writes or restores a checkpoint.
+  if (HostsChief(options, task)) {
     AddChiefFlags(options, &argv);
     if (!options.init_from.empty()) {
       argv.insert(argv.end(), {"--init_from", options.init_from});
@@ -128,6 +136,15 @@ void AddSecurity(const Security::Options& security,
        absl::StrCat("WEIR_INSECURE=", security.insecure ? "1" : "")});
 }
 
+void AddLog(const LogOptions& log, std::vector<std::string>* environment) {
+  if (!log.levels.empty()) {
+    environment->push_back(absl::StrCat("WEIR_LOG_LEVEL=", log.levels));
+  }
+  if (!log.format.empty()) {
+    environment->push_back(absl::StrCat("WEIR_LOG_FORMAT=", log.format));
+  }
+}
+
 // Plans tasks with their TF_CONFIG and log; only those of the ps have a command
 // line.
 absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
@@ -148,6 +165,7 @@ absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
     cluster["chief"] = chief;
     plan.chief_address = chief[0];
   }
+  plan.cluster_json = nlohmann::json({{"cluster", cluster}}).dump();
   // Tasks are started in this order. The evaluator serves nobody, so it needs
   // no address; TF_CONFIG names it by its task alone.
   const std::vector<std::pair<std::string, int>> roles = {
@@ -165,6 +183,7 @@ absl::StatusOr<LocalCluster> PlanTasks(const ClusterOptions& options,
       ChildCommand command;
       command.environment = Environment(config.dump());
       AddSecurity(SecurityOf(plan.security, role, i), &command.environment);
+      AddLog(options.log, &command.environment);
       if (!options.workdir.empty()) {
         command.log_path =
             absl::StrCat(options.workdir, "/logs/", role, "-", i, ".log");
@@ -241,6 +260,9 @@ std::vector<std::string> SingleTaskArguments(const SingleTaskOptions& options,
       argv.insert(argv.end(), {"--set", set});
     }
   }
+  if (options.command.empty()) {
+    AddAdminFlags(options, &argv);  // a user's program does not know them
+  }
   return argv;
 }
 
@@ -264,6 +286,9 @@ absl::StatusOr<LocalCluster> PlanLocalCluster(
     if (plan.tasks[i].role != "ps") {
       plan.commands[i].argv = JobArguments(options, plan.tasks[i]);
     }
+    if (HostsChief(options, plan.tasks[i])) {
+      AddAdminFlags(options, &plan.commands[i].argv);
+    }
   }
   return plan;
 }
@@ -279,6 +304,7 @@ absl::StatusOr<LocalCluster> PlanCommandCluster(
       command.argv = BroughtJobChiefArguments(options);
       command.argv.insert(command.argv.end(), options.chief_flags.begin(),
                           options.chief_flags.end());
+      AddAdminFlags(options, &command.argv);
     } else if (role != "ps") {
       command.argv = options.worker;
       if (role == "evaluator") {
@@ -301,6 +327,7 @@ LocalCluster PlanSingleTask(const SingleTaskOptions& options) {
   command.environment = {absl::StrCat("WEIR_TASK_TYPE=", task.role),
                          absl::StrCat("WEIR_TASK_INDEX=", task.index),
                          "WEIR_STOPS_ONCE=1"};
+  AddLog(options.log, &command.environment);
   if (!options.cluster_text.empty()) {
     command.environment.push_back(
         absl::StrCat("WEIR_CLUSTER=", options.cluster_text));

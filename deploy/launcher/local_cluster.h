@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/logging.h"
 #include "common/job/cluster_spec.h"
 #include "deploy/launcher/child_process.h"
 #include "deploy/launcher/supervisor.h"
 #include "proto/security/security.h"
+#include "proto/task/admin_flags.h"
 
 namespace weir {
 
@@ -28,10 +30,14 @@ struct ClusterOptions {
   bool resume = false;             // a flag of the chief
   bool allow_older = false;        // a flag of the chief
   std::string transport = "auto";  // of the workers: "auto", "grpc" or "shm"
+  AdminFlags admin = {};           // of the chief, or of the single task
   // How the tasks prove who they are. With tls_dir a task takes the directory
   // <role>-<index> in it, if there is one. If no mode is chosen the job gets a
   // secret of its own.
   Security::Options security;
+  // What the tasks log; a text that is "" is that of the launcher's own
+  // environment.
+  LogOptions log = {.levels = "", .format = ""};
 };
 
 // The options of `weir train`, where Weir's worker trains a job file. Without a
@@ -70,6 +76,7 @@ struct LocalCluster {
   Security::Options security;
   std::vector<LocalTask> tasks;
   std::vector<ChildCommand> commands;  // commands[i] starts tasks[i]
+  std::string cluster_json;            // as KeepCluster keeps it
   std::string chief_address;  // worker 0's when there is no task for the chief
 };
 

@@ -1,6 +1,9 @@
 #include "deploy/launcher/progress.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,6 +14,9 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kPlainEveryNs = 5 * kSecondNs;
+// An even number of losses, so that they can be halved.
+constexpr size_t kLossesMax = 256;
+constexpr int kCurveColumns = 24;
 
 // 12345.6 -> "12,346".
 std::string Thousands(double value) {
@@ -70,8 +76,64 @@ double ProgressLine::Eta(const ChiefStatus& status, int64_t now_ns) {
          kSecondNs;
 }
 
+std::string Sparkline(const std::vector<double>& values, int columns) {
+  constexpr const char* kBars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  constexpr int kBarCount = static_cast<int>(std::size(kBars));
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  for (const double value : values) {
+    if (std::isfinite(value)) {
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+  }
+  const int count = static_cast<int>(values.size());
+  const int shown = std::min(count, columns);
+  std::string line;
+  for (int c = 0; c < shown; ++c) {
+    const int begin = c * count / shown;
+    const int end = (c + 1) * count / shown;
+    double sum = 0.0;
+    for (int i = begin; i < end; ++i) {
+      sum += std::isfinite(values[i]) ? values[i] : high;
+    }
+    const double mean = sum / (end - begin);
+    const double share = high > low ? (mean - low) / (high - low) : 0.0;
+    // Of no finite value at all, share is not a number.
+    const int bar = share >= 0.0
+                        ? static_cast<int>(share * (kBarCount - 1) + 0.5)
+                        : kBarCount - 1;
+    line += kBars[std::clamp(bar, 0, kBarCount - 1)];
+  }
+  return line;
+}
+
+void ProgressLine::AddLoss(const ChiefStatus& status) {
+  if (status.examples() == 0 || status.step() == loss_step_ ||
+      ++losses_skipped_ < losses_every_) {
+    return;
+  }
+  loss_step_ = status.step();
+  losses_skipped_ = 0;
+  losses_.push_back(status.loss());
+  if (losses_.size() < kLossesMax) {
+    return;
+  }
+  for (size_t i = 0; i < kLossesMax / 2; ++i) {
+    losses_[i] = (losses_[2 * i] + losses_[2 * i + 1]) / 2;
+  }
+  losses_.resize(kLossesMax / 2);
+  losses_every_ *= 2;
+}
+
 void ProgressLine::Show(const ChiefStatus& status, int64_t now_ns) {
-  const std::string text = ProgressText(status, Eta(status, now_ns));
+  std::string text = ProgressText(status, Eta(status, now_ns));
+  if (terminal_) {
+    AddLoss(status);
+    if (losses_.size() > 1 && status.phase() == ChiefStatus::TRAINING) {
+      absl::StrAppend(&text, "  ", Sparkline(losses_, kCurveColumns));
+    }
+  }
   if (text == shown_ || text.empty()) {
     return;
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "proto/chief.pb.h"
 
@@ -15,6 +16,12 @@ namespace weir {
 // 0:12". A negative `eta_seconds` leaves out the last part.
 std::string ProgressText(const ChiefStatus& status, double eta_seconds);
 
+// Returns a curve of `values` in one line of at most `columns` characters, each
+// as high as the mean of its part: "█▅▃▂▁▁". Values that are not finite count
+// as the highest.
+std::string Sparkline(const std::vector<double>& values, int columns);
+
+// On a terminal the line has the curve of the loss as well.
 // Threads: compatible. Borrows `out`.
 class ProgressLine {
  public:
@@ -29,6 +36,8 @@ class ProgressLine {
   void Finish();
 
  private:
+  // Adds a loss to the curve of the whole run so far.
+  void AddLoss(const ChiefStatus& status);
   // Returns the seconds that are left at the speed so far; -1 when unknown.
   double Eta(const ChiefStatus& status, int64_t now_ns);
 
@@ -38,6 +47,11 @@ class ProgressLine {
   int64_t shown_ns_ = 0;
   uint64_t first_step_ = 0;
   int64_t first_ns_ = 0;
+  // The curve: every so many losses one counts, so that they always fit.
+  std::vector<double> losses_;
+  uint64_t loss_step_ = 0;  // of the newest
+  int losses_every_ = 1;
+  int losses_skipped_ = 0;
 };
 
 }  // namespace weir

@@ -40,7 +40,9 @@ absl::StatusOr<std::vector<std::string>> EvaluatorCommand(
 
 // Turns the options into a plan of tasks. Makes the working directory last, so
 // that a wrong option leaves nothing behind.
-absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
+// `workdir` becomes the run's directory.
+absl::StatusOr<LocalCluster> Plan(const RunOptions& options,
+                                  std::string* workdir) {
   if (options.command.empty()) {
     return absl::InvalidArgumentError(
         "there is no command; write it after --: weir run "
@@ -54,6 +56,10 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
     return Invalid(options.resume ? "--resume" : options.chief_flags[0],
                    " is the chief's, who writes checkpoints and restores "
                    "them: add --chief");
+  }
+  if (options.admin.wanted() && !options.chief) {
+    return absl::InvalidArgumentError(
+        "the admin port is the chief's: add --chief");
   }
   CommandClusterOptions cluster{options};
   cluster.chief_flags = options.chief_flags;
@@ -78,17 +84,25 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options) {
   }
   WEIR_ASSIGN_OR_RETURN(LocalCluster plan, PlanCommandCluster(cluster));
   WEIR_RETURN_IF_ERROR(KeepSecret(cluster.workdir, plan.security));
+  WEIR_RETURN_IF_ERROR(KeepCluster(cluster.workdir, plan.cluster_json));
+  *workdir = cluster.workdir;
   return plan;
 }
 
 }  // namespace
 
 absl::StatusOr<int> RunCommand(const RunOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(const LocalCluster plan, Plan(options));
+  std::string workdir;
+  WEIR_ASSIGN_OR_RETURN(const LocalCluster plan, Plan(options, &workdir));
+  PageAnnouncer page(options.admin, workdir, plan.security,
+                     [](const std::string& line) {
+                       std::fprintf(stderr, "weir run: %s\n", line.c_str());
+                     });
   JobRun::Options run_options;
   run_options.program = "weir run";
   run_options.rules.user_commands = true;
   run_options.rules.max_restarts = options.max_restarts;
+  run_options.on_poll = [&page](int64_t) { page.Poll(); };
   if (!options.chief) {
     run_options.rules.interrupt_grace = kWorkerInterruptGrace;
   }

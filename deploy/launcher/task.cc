@@ -60,6 +60,7 @@ absl::StatusOr<SingleTaskOptions> PlanOptions(const TaskOptions& options,
   plan.bin_dir = options.bin_dir;
   plan.workdir = options.workdir;
   plan.checkpoints = options.checkpoints;
+  plan.log = options.log;
   plan.chief = cluster.has_chief();
   plan.resume = true;
   plan.transport = options.transport;
@@ -70,6 +71,11 @@ absl::StatusOr<SingleTaskOptions> PlanOptions(const TaskOptions& options,
   plan.device_plugin = options.device_plugin;
   plan.sets = options.sets;
   plan.grace_seconds = options.grace_seconds;
+  plan.admin = options.admin;
+  if (!plan.admin.port.has_value()) {
+    plan.admin.port = kAdminPort;
+    plan.admin.may_miss = true;
+  }
   // One command for all containers: ps and chief are Weir's own programs.
   if (plan.task.role == TaskRole::kWorker ||
       plan.task.role == TaskRole::kEvaluator) {

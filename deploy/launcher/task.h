@@ -18,8 +18,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/logging.h"
 #include "common/job/cluster_spec.h"
 #include "deploy/launcher/operator_identity.h"
+#include "proto/task/admin_flags.h"
 
 namespace weir {
 
@@ -28,7 +30,8 @@ struct TaskOptions {
   std::string bin_dir;
   std::string job_path;  // "" with a user's program, which brings the job
   std::string workdir;
-  std::string checkpoints;  // "": in workdir
+  std::string checkpoints;                        // "": in workdir
+  LogOptions log = {.levels = "", .format = ""};  // as in ClusterOptions
   std::string data_dir = ".";
   std::vector<std::string> sets;
   std::string device = "auto";
@@ -36,6 +39,9 @@ struct TaskOptions {
   std::string transport = "auto";
   bool evaluator_expected = false;        // of the chief
   std::vector<std::string> command = {};  // a user's worker or evaluator
+  // Of the program, unless that is a user's. Where nobody says a port it is
+  // kAdminPort, and missing if another task of the host has it.
+  AdminFlags admin = {};
   double grace_seconds = 25.0;
   int max_restarts = 20;  // in a row, without a long run between them
 };

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <map>
 #include <optional>
@@ -19,47 +18,19 @@
 #include "deploy/launcher/progress.h"
 #include "deploy/launcher/summary.h"
 #include "deploy/launcher/workdir.h"
-#include "grpcpp/grpcpp.h"
+#include "deploy/watch/chief_poll.h"
+#include "deploy/watch/report_text.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/model_export.h"
-#include "proto/chief.grpc.pb.h"
 #include "proto/job/job_spec_text.h"
-#include "proto/wire/grpc_channel.h"
-#include "proto/wire/grpc_deadline.h"
 
 namespace weir {
 namespace {
 
 constexpr int64_t kStatusEveryNs = 250'000'000;
+constexpr int64_t kReportEveryNs = 2'000'000'000;
 
 constexpr char kJobName[] = "job.textproto";
-
-// Asks the chief for its view by short calls. While it does not answer (it is
-// not yet up, or starts again) the last answer stays.
-class ChiefPoll {
- public:
-  ChiefPoll(const std::string& address, const Security& security)
-      : channel_(grpc::CreateCustomChannel(address, security.ToChief(),
-                                           CommonChannelArguments())),
-        stub_(Chief::NewStub(channel_)) {}
-
-  const ChiefStatus& Get() {
-    Reconnect(channel_.get());
-    grpc::ClientContext context;
-    // A call may hold up the loop that watches the tasks, so it is short.
-    context.set_deadline(DeadlineAfter(std::chrono::milliseconds(500)));
-    ChiefStatus status;
-    if (stub_->GetStatus(&context, {}, &status).ok()) {
-      last_ = status;
-    }
-    return last_;
-  }
-
- private:
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<Chief::Stub> stub_;
-  ChiefStatus last_;
-};
 
 std::string ModeName(const JobSpec& spec) {
   switch (spec.update().mode_case()) {
@@ -138,6 +109,35 @@ LocalClusterOptions ClusterFor(const TrainOptions& options, const JobSpec& spec,
   return cluster;
 }
 
+// Shows what the chief says while the job runs.
+class JobView {
+ public:
+  JobView(ProgressLine* progress, bool terminal)
+      : progress_(*progress), terminal_(terminal) {}
+
+  void Poll(ChiefPoll* chief, int64_t now_ns) {
+    if (now_ns - shown_ns_ >= kStatusEveryNs) {
+      progress_.Show(chief->Status(), now_ns);
+      shown_ns_ = now_ns;
+    }
+    // A pipe gets plain lines of progress alone.
+    if (terminal_ && now_ns - reported_ns_ >= kReportEveryNs) {
+      const std::string note = causes_.Next(chief->Report().cause(), now_ns);
+      if (!note.empty()) {
+        progress_.Note(note);
+      }
+      reported_ns_ = now_ns;
+    }
+  }
+
+ private:
+  ProgressLine& progress_;
+  const bool terminal_;
+  CauseNotes causes_;
+  int64_t shown_ns_ = 0;
+  int64_t reported_ns_ = 0;
+};
+
 }  // namespace
 
 absl::StatusOr<int> RunTraining(const TrainOptions& options) {
@@ -168,19 +168,22 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
   WEIR_ASSIGN_OR_RETURN(const LocalCluster plan, PlanLocalCluster(cluster));
 
   WEIR_RETURN_IF_ERROR(KeepSecret(workdir, plan.security));
-  ProgressLine progress(stdout, isatty(STDOUT_FILENO) != 0);
+  WEIR_RETURN_IF_ERROR(KeepCluster(workdir, plan.cluster_json));
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
+  ProgressLine progress(stdout, terminal);
+  PageAnnouncer page(
+      cluster.admin, workdir, plan.security,
+      [&progress](const std::string& line) { progress.Note(line); });
   std::optional<ChiefPoll> chief;
-  int64_t shown_ns = 0;
+  JobView view(&progress, terminal);
   JobRun::Options run_options;
   run_options.program = "weir train";
   run_options.rules.max_restarts = options.max_restarts;
   run_options.show_output = false;
   run_options.note = [&](const std::string& line) { progress.Note(line); };
   run_options.on_poll = [&](int64_t now_ns) {
-    if (now_ns - shown_ns >= kStatusEveryNs) {
-      progress.Show(chief->Get(), now_ns);
-      shown_ns = now_ns;
-    }
+    page.Poll();
+    view.Poll(&*chief, now_ns);
   };
   WEIR_ASSIGN_OR_RETURN(const auto run, JobRun::Create(plan, run_options));
   // gRPC's threads come after the signals, which would end them otherwise.

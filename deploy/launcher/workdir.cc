@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/task/admin_file.h"
 
 namespace weir {
 namespace {
@@ -99,6 +101,15 @@ absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use) {
   return workdir;
 }
 
+absl::Status KeepCluster(const std::string& workdir,
+                         const std::string& cluster) {
+  if (workdir.empty()) {
+    return absl::OkStatus();
+  }
+  return Files::Real()->WriteAtomically(JoinPath(workdir, kClusterName),
+                                        cluster + "\n");
+}
+
 absl::Status KeepSecret(const std::string& workdir,
                         const Security::Options& security) {
   if (workdir.empty() || security.secret.empty()) {
@@ -106,6 +117,42 @@ absl::Status KeepSecret(const std::string& workdir,
   }
   return Files::Real()->WriteAtomically(JoinPath(workdir, ".secret"),
                                         security.secret + "\n");
+}
+
+std::string PageLink(const std::string& address, const std::string& token) {
+  return absl::StrCat("http://", address, "/",
+                      token.empty() ? "" : "?token=", token);
+}
+
+PageAnnouncer::PageAnnouncer(const AdminFlags& admin,
+                             const std::string& workdir,
+                             const Security::Options& security,
+                             std::function<void(const std::string& line)> show)
+    : admin_(admin),
+      workdir_(workdir),
+      security_(security),
+      show_(std::move(show)),
+      waits_(admin.wanted() && !workdir.empty()) {
+  if (waits_) {
+    std::error_code ignored;
+    std::filesystem::remove(JoinPath(workdir_, kAdminFileName), ignored);
+  }
+}
+
+void PageAnnouncer::Poll() {
+  if (!waits_) {
+    return;
+  }
+  const auto address =
+      Files::Real()->ReadAll(JoinPath(workdir_, kAdminFileName));
+  if (!address.ok()) {
+    return;  // not yet
+  }
+  waits_ = false;
+  const auto token = AdminTokenOf(admin_, security_);
+  show_(absl::StrCat("page at ",
+                     PageLink(std::string(absl::StripAsciiWhitespace(*address)),
+                              token.ok() ? *token : "")));
 }
 
 }  // namespace weir

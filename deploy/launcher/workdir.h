@@ -2,11 +2,13 @@
 #ifndef DEPLOY_LAUNCHER_WORKDIR_H_
 #define DEPLOY_LAUNCHER_WORKDIR_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/security/security.h"
+#include "proto/task/admin_flags.h"
 
 namespace weir {
 
@@ -32,11 +34,43 @@ struct WorkdirUse {
 // Errors: INVALID_ARGUMENT when it holds an earlier run, or with `resume` none.
 absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use);
 
+// The file of a run's directory that says where its tasks are, as TF_CONFIG
+// does: {"cluster": {"ps": [...], ...}}.
+inline constexpr char kClusterName[] = "cluster.json";
+
+// Writes `cluster` there, for commands that ask the running job. Nothing is
+// written if `workdir` is "".
+absl::Status KeepCluster(const std::string& workdir,
+                         const std::string& cluster);
+
 // Writes the job's secret, if it has one, to `workdir`/.secret, which only this
 // user may read: WEIR_SECRET_FILE for commands that ask the running job.
 // Nothing is written if `workdir` is "".
 absl::Status KeepSecret(const std::string& workdir,
                         const Security::Options& security);
+
+// The link to a page of the admin port at `address`, HOST:PORT, with the token
+// that lets one in; "" for an insecure job.
+std::string PageLink(const std::string& address, const std::string& token);
+
+// Shows the link to the chief's page, once the chief has said in the run's
+// directory where that is (proto/task/admin_file.h).
+class PageAnnouncer {
+ public:
+  // `admin`: of the chief. Removes what an earlier chief has said.
+  PageAnnouncer(const AdminFlags& admin, const std::string& workdir,
+                const Security::Options& security,
+                std::function<void(const std::string& line)> show);
+  // Looks. Cheap once the link is shown, and where none is wanted.
+  void Poll();
+
+ private:
+  const AdminFlags admin_;
+  const std::string workdir_;
+  const Security::Options security_;
+  const std::function<void(const std::string& line)> show_;
+  bool waits_;
+};
 
 }  // namespace weir
 

@@ -31,6 +31,7 @@ constexpr AccessRow kTable[] = {
     {"/weir.Chief/Register", kNo, kYes, kNo, kNo},
     {"/weir.Chief/Heartbeat", kNo, kYes, kNo, kNo},
     {"/weir.Chief/GetStatus", kYes, kYes, kYes, kYes},
+    {"/weir.Chief/GetReport", kNo, kNo, kYes, kYes},
     {"/grpc.health.v1.Health/Check", kYes, kYes, kYes, kYes, /*ps=*/kYes},
 };
 

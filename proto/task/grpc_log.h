@@ -1,4 +1,4 @@
-// Makes gRPC's own log lines debug lines of ours.
+// Makes gRPC's own log lines debug lines of ours, of the module "grpc".
 //
 // gRPC's errors come back as statuses; its own log would say them twice. To be
 // called once, in main.

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/logging.h"
+
 namespace weir {
 
 void AddJobFlags(CLI::App* app, const std::string& job, std::string* path,
@@ -10,6 +12,25 @@ void AddJobFlags(CLI::App* app, const std::string& job, std::string* path,
   app->add_option("--set", *sets,
                   "path=value, overrides a field of the job file");
   app->add_option("--data_dir", *data_dir, "where the job's data paths begin");
+}
+
+void AddLogFlags(CLI::App* app, LogOptions* options) {
+  const auto check = [](std::string LogOptions::*value) {
+    return [value](const std::string& text) {
+      LogOptions given;
+      given.*value = text;
+      return std::string(given.Validate().message());
+    };
+  };
+  app->add_option("--log_level", options->levels,
+                  "what is logged: debug, info, warn or error, then if wanted "
+                  "another level for a module: info,server/chief=debug; "
+                  "default WEIR_LOG_LEVEL")
+      ->check(check(&LogOptions::levels));
+  app->add_option("--log_format", options->format,
+                  "text, or json: each line an object; default "
+                  "WEIR_LOG_FORMAT")
+      ->check(check(&LogOptions::format));
 }
 
 void AddCheckpointsFlag(CLI::App* app, std::string* checkpoints) {

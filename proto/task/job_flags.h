@@ -13,10 +13,15 @@ class App;
 
 namespace weir {
 
+struct LogOptions;
+
 // Adds the job file, which is required, under the name `job`: "--job", or "job"
 // for a word without a flag. Adds --set and --data_dir.
 void AddJobFlags(CLI::App* app, const std::string& job, std::string* path,
                  std::vector<std::string>* sets, std::string* data_dir);
+
+// Adds --log_level and --log_format.
+void AddLogFlags(CLI::App* app, LogOptions* options);
 
 // Adds --checkpoints: where a run keeps what outlives it, if that is not its
 // work directory.

@@ -15,15 +15,20 @@
 #include "common/base/status.h"
 #include "common/io/close_memory.h"
 #include "proto/job/tf_config.h"
+#include "proto/task/admin_flags.h"
 #include "proto/task/grpc_log.h"
+#include "proto/task/job_flags.h"
 #include "proto/task/security_flags.h"
 
 namespace weir {
 namespace {
 
+// The flags that every task has.
 struct ClusterFlags {
   std::string cluster;
   std::string task_index;
+  Security::Options security = Security::Options::FromEnvironment();
+  AdminFlags admin = AdminFlags::FromEnvironment();
 };
 
 absl::StatusOr<ClusterSpec> FindCluster(TaskRole role,
@@ -81,7 +86,7 @@ absl::StatusOr<std::shared_ptr<const Security>> FindSecurity(
 
 // Only now there is a log in which what went wrong before can be said.
 absl::Status Run(TaskRole role, const ClusterFlags& flags,
-                 const Security::Options& options, StopSignal* stop,
+                 const LogOptions& log, StopSignal* stop,
                  const std::function<absl::Status(const Task&)>& run) {
   const absl::Status failpoints = InitFailpointsFromEnv();
   const auto cluster = FindCluster(role, flags);
@@ -89,13 +94,18 @@ absl::Status Run(TaskRole role, const ClusterFlags& flags,
   if (cluster.ok()) {
     id = cluster->task().value_or(id);
   }
-  InitLogging(id.ToString());
+  WEIR_RETURN_IF_ERROR(InitLogging(id.ToString(), log));
   WEIR_RETURN_IF_ERROR(failpoints);
   WEIR_RETURN_IF_ERROR(cluster.status());
   Task task;
   task.cluster = *cluster;
   task.stop = stop;
-  WEIR_ASSIGN_OR_RETURN(task.security, FindSecurity(id, options));
+  const HostMeter host;
+  task.host = &host;
+  WEIR_ASSIGN_OR_RETURN(task.security, FindSecurity(id, flags.security));
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<AdminServer> admin,
+                        StartAdmin(flags.admin, id, flags.security));
+  task.admin = admin.get();
   return run(task);
 }
 
@@ -114,15 +124,17 @@ int internal::TaskMain(int argc, char** argv, TaskRole role,
   LogGrpcAsDebug();
   CLI::App app(absl::StrCat("weir_", RoleName(role), ": ", about));
   ClusterFlags flags;
-  Security::Options security = Security::Options::FromEnvironment();
+  LogOptions log = LogOptions::FromEnvironment();
+  AddLogFlags(&app, &log);
   if (role != TaskRole::kEvaluator) {
     app.add_option("--cluster", flags.cluster,
                    "\"ps=host:port,...;worker=host:port,...;chief=host:port\"; "
                    "default TF_CONFIG");
     app.add_option("--task_index", flags.task_index,
                    "which task of its role this is; default TF_CONFIG's");
-    AddSecurityFlags(&app, &security);
+    AddSecurityFlags(&app, &flags.security);
   }
+  AddTaskAdminFlags(&app, &flags.admin);
   add_flags(&app);
   try {
     app.parse(argc, argv);
@@ -140,7 +152,7 @@ int internal::TaskMain(int argc, char** argv, TaskRole role,
     LOG_WARN("a second signal: ending at once");
     _exit(128 + signal);
   });
-  return EndTask(Run(role, flags, security, &stop, run), stop);
+  return EndTask(Run(role, flags, log, &stop, run), stop);
 }
 
 PeerRole PeerRoleOf(TaskRole role) {

@@ -1,5 +1,5 @@
 // What the main of every task does: flags, cluster, proof of identity, log,
-// signals, exit code.
+// signals, admin port, exit code.
 //
 // Place: weir_ps, weir_chief, weir_worker and weir_evaluator call it.
 //
@@ -19,6 +19,8 @@
 #include "absl/status/status.h"
 #include "common/base/stop_signal.h"
 #include "common/job/cluster_spec.h"
+#include "common/metrics/host_usage.h"
+#include "proto/admin/admin_server.h"
 #include "proto/security/access_control.h"
 #include "proto/security/security.h"
 
@@ -35,6 +37,10 @@ struct Task {
   // one.
   std::shared_ptr<const Security> security;
   StopSignal* stop = nullptr;
+  const HostMeter* host = nullptr;  // never null
+  // Where the task shows what it does; null where nobody asked for it. It ends
+  // after the task, so the task takes back what it gave (AdminScope).
+  AdminServer* admin = nullptr;
 };
 
 // The role in the identity of a task; an evaluator only reads.
@@ -52,9 +58,10 @@ int TaskMain(int argc, char** argv, TaskRole role, const std::string& about,
 // Runs a task whose flags are `Flags`, and returns its exit code of
 // common/base/exit_code.h.
 //   about      one line for --help.
-//   add_flags  adds the program's own flags. --cluster, --task_index and those
-//              of security (security.h) are there already, but for the
-//              evaluator, which stands outside the cluster.
+//   add_flags  adds the program's own flags. Those of the log and of the admin
+//              port are there already, and --cluster, --task_index and those of
+//              security (security.h), but for the evaluator, which stands
+//              outside the cluster.
 //   run        does the task's whole work; EndTask gets what it returns. The
 //              cluster has this task, but again for the evaluator.
 template <typename Flags>

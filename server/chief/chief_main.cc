@@ -17,9 +17,11 @@
 #include "client/cc/transport/grpc_transport.h"
 #include "common/base/status.h"
 #include "proto/job/job_spec_text.h"
+#include "proto/task/admin_file.h"
 #include "proto/task/job_flags.h"
 #include "proto/task/task_main.h"
 #include "server/chief/chief_flags.h"
+#include "server/chief/chief_pages.h"
 
 namespace weir {
 namespace {
@@ -91,6 +93,9 @@ absl::Status Serve(const Flags& flags, const Task& task) {
     options.address = flags.address;
   }
   WEIR_ASSIGN_OR_RETURN(const auto chief, ChiefServer::Start(options));
+  const AdminScope admin(task.admin);
+  AddChiefPages(chief->runner(), task.admin);
+  const AdminFile admin_file(flags.chief.workdir, task.admin);
   // A second signal leaves the ps as they are, and the next chief adopts them.
   task.stop->OnStop([&chief](int signal) {
     chief->RequestStop(signal == SIGTERM ? "SIGTERM" : "SIGINT");

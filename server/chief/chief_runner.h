@@ -81,6 +81,12 @@ class ChiefRunner {
   void Register(const RegisterRequest& request,
                 const std::function<void(absl::StatusOr<RegisterReply>)>& done);
   void GetStatus(const std::function<void(absl::StatusOr<ChiefStatus>)>& done);
+  using SharedReport = std::shared_ptr<const JobReport>;
+  void GetReport(const std::function<void(absl::StatusOr<SharedReport>)>& done);
+  // Both again, for callers that may wait: they give up after `timeout`, with
+  // DEADLINE_EXCEEDED.
+  absl::StatusOr<SharedReport> WaitForReport(std::chrono::milliseconds timeout);
+  absl::StatusOr<CurveReport> WaitForCurve(std::chrono::milliseconds timeout);
   // Opens a stream and returns its number. `sink` hears commands until the
   // stream is ended or lost.
   uint64_t OpenStream(std::shared_ptr<HeartbeatSink> sink);
@@ -151,6 +157,8 @@ class ChiefRunner {
   // Used on the decision thread alone.
   std::unique_ptr<JobState> state_;
   std::map<uint64_t, std::shared_ptr<HeartbeatSink>> sinks_;
+  SharedReport report_;  // the newest that was asked for
+  int64_t report_ns_ = 0;
   std::string evaluated_;  // checkpoint that the evaluator is to report on
   int64_t evaluator_asked_ns_ = 0;
 

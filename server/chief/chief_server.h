@@ -47,6 +47,8 @@ class ChiefServer {
   ~ChiefServer();
 
   int port() const { return access_->listener()->port(); }
+  // To ask for its reports; it lives as long as this.
+  ChiefRunner* runner() { return runner_.get(); }
   // Blocks until the job is over; returns how it ended.
   absl::Status Wait() { return runner_->Wait(); }
   std::optional<absl::Status> WaitFor(std::chrono::milliseconds timeout) {

@@ -241,4 +241,20 @@ grpc::ServerUnaryReactor* ChiefService::GetStatus(
       });
 }
 
+grpc::ServerUnaryReactor* ChiefService::GetReport(
+    grpc::CallbackServerContext* context, const ReportRequest*,
+    JobReport* reply) {
+  return Unary(
+      "/weir.Chief/GetReport", context, access_, runner_,
+      [=](const Caller&, ChiefRunner* runner, auto finish) {
+        runner->GetReport(
+            [=](const absl::StatusOr<ChiefRunner::SharedReport>& report) {
+              if (report.ok()) {
+                *reply = **report;
+              }
+              finish(report.status());
+            });
+      });
+}
+
 }  // namespace weir

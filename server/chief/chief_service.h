@@ -37,6 +37,9 @@ class ChiefService : public Chief::CallbackService {
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const ChiefStatusRequest* request,
                                       ChiefStatus* reply) override;
+  grpc::ServerUnaryReactor* GetReport(grpc::CallbackServerContext* context,
+                                      const ReportRequest* request,
+                                      JobReport* reply) override;
 
  private:
   // OK if the worker that calls may register for the rank that it names.

@@ -88,7 +88,7 @@ void JobState::Advance() {
     if (facts_.train_log.has_value()) {
       for (std::string& line :
            facts_.train_log->Advance(facts_.step, facts_.now_ns())) {
-        facts_.Do(AppendTrainLog{std::move(line)});
+        facts_.AddLine(std::move(line));
       }
     }
     // Last: progress and rounds decide what a checkpoint may do now.
@@ -146,6 +146,7 @@ void JobState::TickRunning() {
   for (int s = 0; s < facts_.tracker.count(); ++s) {
     facts_.AskHelloIfDue(s, kPingNs);
   }
+  AskForReports();
   for (const uint64_t stream :
        facts_.roster.DropSilent(facts_.lost_after_ns, facts_.now_ns())) {
     facts_.Do(EndStream{
@@ -430,6 +431,9 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
     facts_.moved_ns = facts_.now_ns();
   }
   const bool heard = Hear(stream, progress);
+  if (!heard) {
+    facts_.reporter.AddProgress(progress, facts_.now_ns());
+  }
   // Reports are taken while the job ends, too: a worker's last ones follow the
   // Stop that it heard.
   if (!facts_.train_log.has_value() || facts_.phase > Phase::kEnding) {
@@ -463,34 +467,6 @@ void JobState::OnStreamLost(uint64_t stream) {
   } else {
     facts_.Warn(facts_.WorkerName(slot), " is gone");
   }
-}
-
-// ----------------------------------------------------------------- the status
-
-ChiefStatus JobState::status() const {
-  ChiefStatus status;
-  if (facts_.train_log.has_value()) {
-    status = facts_.train_log->newest();
-  }
-  if (facts_.phase < Phase::kTraining) {
-    status.set_phase(ChiefStatus::WAITING);
-    status.set_message(start_.Describe());
-  } else if (facts_.phase == Phase::kTraining) {
-    status.set_phase(ChiefStatus::TRAINING);
-  } else if (!end_.status().ok()) {
-    status.set_phase(ChiefStatus::FAILED);
-    status.set_message(std::string(end_.status().message()));
-  } else if (over() || facts_.options.done_job.has_value()) {
-    status.set_phase(ChiefStatus::DONE);
-  } else {
-    status.set_phase(ChiefStatus::FINISHING);
-  }
-  status.set_step(facts_.step);
-  if (facts_.step_count != JobSource::kEndless) {
-    status.set_step_count(facts_.step_count);
-  }
-  status.set_checkpoint(facts_.checkpoint);
-  return status;
 }
 
 }  // namespace weir

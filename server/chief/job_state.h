@@ -34,6 +34,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/chief.pb.h"
+#include "proto/report.pb.h"
 #include "server/chief/checkpoint/checkpoint_keeper.h"
 #include "server/chief/start/start_sequence.h"
 #include "server/chief/state/absence.h"
@@ -76,7 +77,12 @@ class JobState {
   absl::Status OnProgress(uint64_t stream, const Progress& progress);
   void OnStreamLost(uint64_t stream);
 
+  // A ps's answer to ReportCall.
+  void OnReportStatus(int shard, const absl::StatusOr<PsStatus>& status);
+
   ChiefStatus status() const;
+  JobReport Report() const;
+  CurveReport CurveOfJob() const { return facts_.reporter.curve().Report(); }
   bool over() const { return facts_.phase == Phase::kOver; }
 
  private:
@@ -89,6 +95,9 @@ class JobState {
   void TickStart();
   void TickRunning();
   void Watch();
+  void AskForReports();
+  void FillWorkers(JobReport* report) const;
+  void FillShards(JobReport* report) const;
 
   // The answer to worker 0 that is to assign the initial values first; nullopt
   // for everybody else.
@@ -111,6 +120,9 @@ class JobState {
   JobEnd end_;
   uint32_t bad_count_ = 0;
   bool over_taken_ = false;  // Finish was taken
+
+  int64_t report_asked_ns_ = 0;
+  std::vector<bool> report_pending_;  // by shard
 
   // A slot round under way.
   std::vector<bool> slots_set_;

@@ -120,6 +120,10 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
     facts_.checkpoint = newest->name();
   }
   facts_.Do(CutTrainLog{facts_.step});
+  for (const TrainLine& line : facts_.options.train_lines) {
+    facts_.AddToCurve(line);
+  }
+  facts_.reporter.curve().Cut(static_cast<double>(facts_.step));
   std::string to;
   if (facts_.step_count != JobSource::kEndless) {
     to = absl::StrCat(" to ", facts_.step_count);

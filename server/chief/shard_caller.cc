@@ -91,10 +91,19 @@ struct Caller {
 
   void operator()(const StatusCall&) const {
     const auto reply = Repeat(options, [&] {
-      return options.link->GetStatus(ShortTimeout(options), /*hot_ids=*/0);
+      return options.link->GetStatus({}, ShortTimeout(options));
     });
     options.report([shard = options.shard, reply](JobState* state) {
       state->start().OnStatus(shard, reply);
+    });
+  }
+
+  void operator()(const ReportCall&) const {
+    GetStatusRequest request;
+    request.set_without_declaration(true);
+    const auto reply = options.link->GetStatus(request, ShortTimeout(options));
+    options.report([shard = options.shard, reply](JobState* state) {
+      state->OnReportStatus(shard, reply);
     });
   }
 

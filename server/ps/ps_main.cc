@@ -28,6 +28,7 @@
 #include "common/objects/any_store.h"
 #include "proto/task/task_main.h"
 #include "server/ps/memory/shared_arena.h"
+#include "server/ps/ps_metrics.h"
 #include "server/ps/ps_server.h"
 #include "server/ps/service/leaving.h"
 #include "server/ps/store/store.h"
@@ -137,12 +138,19 @@ absl::Status Serve(const Flags& flags, const Task& task) {
   Leaving leaving(Clock::Real(), std::chrono::nanoseconds(static_cast<int64_t>(
                                      flags.grace_seconds * 1e9)));
   options.leaving = &leaving;
+  options.host = task.host;
   options.on_shutdown = [&ending](const absl::Status& why) { ending.Set(why); };
   const auto server = PsServer::Create(options, store.get());
   if (!server.ok()) {
     return absl::InvalidArgumentError(server.status().message());
   }
   LOG_INFO("serving on {}, port {}", options.address, (*server)->port());
+  const AdminScope admin(task.admin);
+  if (task.admin != nullptr) {
+    task.admin->AddMetrics([&server](MetricPage* page) {
+      AddPsMetrics((*server)->Status(), page);
+    });
+  }
   if (flags.checkpoint_root.empty()) {
     LOG_INFO(
         "this ps keeps no checkpoints; a job with a chief wants "

@@ -68,6 +68,7 @@ PsServer::PsServer(Options options, Store* store)
       open_(AccessControl::Options()),
       service_(store, access(), options_.on_shutdown) {
   service_.TellLeaving(options_.leaving);
+  service_.TellUsage(options_.host);
 }
 
 AccessControl* PsServer::access() {
@@ -157,5 +158,11 @@ void PsServer::Stop(std::chrono::milliseconds grace) {
 }
 
 PsServer::~PsServer() { Stop(std::chrono::milliseconds(0)); }
+
+PsStatus PsServer::Status() {
+  GetStatusRequest request;
+  request.set_without_declaration(true);
+  return service_.Status(request, /*peers=*/true);
+}
 
 }  // namespace weir

@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
+#include "common/metrics/host_usage.h"
 #include "proto/security/access_control.h"
 #include "server/ps/memory/shared_arena.h"
 #include "server/ps/service/call_queue.h"
@@ -55,6 +56,8 @@ class PsServer {
     // Tells chiefs that this process is to end; null: they hear nothing.
     // Borrowed.
     Leaving* leaving = nullptr;
+    // Of this process, for GetStatus; null: not known. Borrowed.
+    const HostMeter* host = nullptr;
     // Called with the reason for the job's end after Shutdown was answered, on
     // a queue's thread; must not block.
     std::function<void(const absl::Status&)> on_shutdown;
@@ -68,6 +71,9 @@ class PsServer {
   ~PsServer();
 
   int port() { return access()->listener()->port(); }
+
+  // As GetStatus answers a chief, but without the declaration.
+  PsStatus Status();
 
   // Takes no more calls and ends the open ones after `grace`. A second call
   // does nothing.

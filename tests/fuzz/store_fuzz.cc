@@ -374,7 +374,11 @@ class Session {
     switch (input_.Below(3)) {
       case 0: {
         store_->Hello();
-        store_->GetStatus(static_cast<int>(input_.Number() % 1001));
+        {
+          GetStatusRequest request;
+          request.set_hot_ids(static_cast<uint32_t>(input_.Number() % 1001));
+          store_->GetStatus(request);
+        }
         return;
       }
       case 1: {

@@ -100,6 +100,7 @@ constexpr Point kPoints[] = {
     {"ps.mid_write", "ps-1", false},
     {"ps.recv", "ps-1", false},
     {"worker.before_ack", "worker-1", false},
+    {"worker.before_batch", "worker-1", false},
     {"worker.before_pull", "worker-1", false},
     {"worker.before_push", "worker-1", false},
     {"worker.before_register", "worker-1", false},

@@ -344,9 +344,10 @@ class InProcessLink : public ControlLink, public DataLink {
   absl::Status SetSlots(const SetSlotsRequest& request, Timeout) override {
     return CallStatus([&](Store* store) { return store->SetSlots(request); });
   }
-  absl::StatusOr<PsStatus> GetStatus(Timeout, int hot_ids) override {
+  absl::StatusOr<PsStatus> GetStatus(const GetStatusRequest& request,
+                                     Timeout) override {
     return Call<PsStatus>(
-        [hot_ids](Store* store) { return store->GetStatus(hot_ids); });
+        [&](Store* store) { return store->GetStatus(request); });
   }
   absl::Status Shutdown(const ShutdownRequest& request, Timeout) override {
     WEIR_RETURN_IF_ERROR(CallStatus(

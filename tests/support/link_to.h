@@ -67,8 +67,9 @@ class LinkTo : public ControlLink {
       const std::function<void(const SnapshotReply&)>& reply) override {
     return link_->Snapshot(request, timeout, reply);
   }
-  absl::StatusOr<PsStatus> GetStatus(Timeout timeout, int hot_ids) override {
-    return link_->GetStatus(timeout, hot_ids);
+  absl::StatusOr<PsStatus> GetStatus(const GetStatusRequest& request,
+                                     Timeout timeout) override {
+    return link_->GetStatus(request, timeout);
   }
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
                                      Timeout timeout) override {

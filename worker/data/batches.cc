@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/job/contribution_list.h"
 #include "common/math/random.h"
@@ -99,6 +100,7 @@ std::shared_ptr<const std::vector<uint32_t>> Batches::EpochOrder(
 }
 
 absl::Status Batches::Make(int64_t contribution, Batch* batch) const {
+  Failpoint("worker.before_batch");
   WEIR_CHECK(contribution >= 0);
   const int64_t size = dataset_->size();
   const int64_t width = dataset_->feature_elements();

@@ -48,6 +48,7 @@ Phases PhaseTimer::EndContribution() {
   phases.set_pull_wait_ns(waited_ns_[kPull]);
   phases.set_push_wait_ns(waited_ns_[kPush]);
   phases.set_compute_ns(compute_ns);
+  phases.set_hold_ns(waited_ns_[kHold]);
   return phases;
 }
 

@@ -87,6 +87,7 @@ absl::Status WorkerTask::Build() {
   chief.address = options_.chief_address;
   chief.security = options_.security;
   chief.job_is_done = options_.job_is_done;
+  chief.host = options_.host_meter;
   chief.register_timeout = kRegisterTimeout;
   RegisterRequest& request = chief.request;
   request.set_rank(static_cast<uint32_t>(options_.index));
@@ -202,6 +203,11 @@ absl::Status WorkerTask::TakeSlot(const SlotOffer& slot) {
   return absl::OkStatus();
 }
 
+absl::Status WorkerTask::Ready() const {
+  return has_slot_ ? absl::OkStatus()
+                   : absl::UnavailableError("waits for the chief's grant");
+}
+
 absl::Status WorkerTask::RunInSlot() {
   Failpoint("worker.before_register");
   const absl::StatusOr<Grant> granted = chief_->Register();
@@ -214,7 +220,9 @@ absl::Status WorkerTask::RunInSlot() {
            grant.sender().slot(), grant.slot_count(),
            grant.sender().generation(), grant.next_sequence(),
            grant.ps_address_size());
+  has_slot_ = true;
   absl::Status status = Train(grant);
+  has_slot_ = false;
   // What the chief said is the reason, whatever broke after it.
   if (chief_->stopping()) {
     status = chief_->stop_status();
@@ -289,7 +297,7 @@ absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
 TrainLoop::Options WorkerTask::LoopOptions() {
   TrainLoop::Options options;
   options.network = replicas_.get();
-  options.control = chief_.get();
+  options.control = &meter_;
   options.layout = &memory_->layout;
   options.gradients = memory_->gradients.get();
   options.seed = options_.spec.seed();
@@ -353,10 +361,11 @@ absl::Status WorkerTask::Train(const Grant& grant) {
   // ChiefClient calls these two on a thread of its own, until ForgetCallbacks.
   // To interrupt the waits for values is enough to stop: a contribution in
   // flight still gets its receipts.
+  meter_.Begin(chief_.get(), [&] { return session->counters(); });
   chief_->Start(
       grant,
       [&] { session->Interrupt(absl::CancelledError("the job stopped")); },
-      [&] { return session->counters().bytes(); });
+      [&] { return session->counters(); });
   const absl::Status status = loop->Run(grant.next_sequence());
   LogDevice();
   // Other slots may still have work. The chief then holds this worker here, to
@@ -365,6 +374,7 @@ absl::Status WorkerTask::Train(const Grant& grant) {
     chief_->OutOfWork();
   }
   chief_->ForgetCallbacks();  // `session` ends with this function
+  meter_.End();
   const ClientCounters counters = session->counters();
   LOG_INFO("sent {} MiB, received {} MiB, waited {:.1f} s, {} reconnects",
            counters.bytes_sent >> 20, counters.bytes_received >> 20,

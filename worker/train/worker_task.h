@@ -4,7 +4,7 @@
 // connection to the chief, the parameter client and the train loop, in this
 // order, so that a fault of the job is reported before anything waits.
 //
-// Threads: RequestStop may be called on any thread.
+// Threads: RequestStop and Ready may be called on any thread.
 // Errors (Run): INVALID_ARGUMENT     the job does not fit its data or model.
 //               FAILED_PRECONDITION  a ps or the chief is lost.
 //               PERMISSION_DENIED    replaced by a newer process.
@@ -14,6 +14,7 @@
 #ifndef WORKER_TRAIN_WORKER_TASK_H_
 #define WORKER_TRAIN_WORKER_TASK_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +36,7 @@
 #include "worker/data/batches.h"
 #include "worker/data/formats/dataset.h"
 #include "worker/model/replicas.h"
+#include "worker/train/job_meter.h"
 #include "worker/train/table_feed.h"
 #include "worker/train/train_loop.h"
 #include "worker/train/work_list.h"
@@ -55,7 +57,8 @@ class WorkerTask {
     std::string data_dir;
     BackendOptions backend;  // which device, or devices
     Transport* transport = nullptr;
-    int channels_per_peer = 0;  // see ParameterClient
+    int channels_per_peer = 0;              // see ParameterClient
+    const HostMeter* host_meter = nullptr;  // see ChiefClient; may be null
     // Answers whether DONE says that the job is over, while no chief answers;
     // see ChiefClient. May be null.
     std::function<bool()> job_is_done;
@@ -68,6 +71,11 @@ class WorkerTask {
   // Registers and trains. Returns OK when the chief says that the job is over,
   // else the error that ended this worker.
   absl::Status Run();
+
+  // OK while it has a slot. UNAVAILABLE: it waits for one. On any thread.
+  absl::Status Ready() const;
+  // What it counts. May be called on any thread.
+  void AddMetrics(MetricPage* page) const { meter_.AddMetrics(page); }
 
   // Ends Run after the contribution in flight.
   void RequestStop(const std::string& reason);
@@ -100,6 +108,8 @@ class WorkerTask {
   std::vector<EmbeddingTable> tables_;   // the job's, resolved
   std::unique_ptr<Nvml> nvml_;           // null without a GPU or NVML
   ChiefClient::Options chief_options_;
+  std::atomic<bool> has_slot_{false};
+  JobMeter meter_;  // of all grants
   // Protects stop_ and the pointer chief_. Only the main thread changes chief_,
   // under the lock, so it may read it without.
   Mutex mutex_;

@@ -16,6 +16,7 @@
 #include "common/base/status.h"
 #include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_status.h"
+#include "proto/wire/measures.h"
 
 namespace weir {
 namespace {
@@ -24,6 +25,7 @@ constexpr std::chrono::seconds kCloseWaitMax{2};
 // How long RequestStop lets a contribution finish. One that was cut in the
 // middle keeps the job from being saved, but a signal must end the process.
 constexpr std::chrono::seconds kLeaveWaitMax{10};
+constexpr int64_t kLoadEveryNs = 1'000'000'000;
 
 }  // namespace
 
@@ -54,7 +56,7 @@ ChiefClient::ChiefClient(Options options)
 ChiefClient::~ChiefClient() { Close(absl::OkStatus()); }
 
 void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop,
-                        std::function<uint64_t()> moved) {
+                        std::function<ClientCounters()> counters) {
   grant_ = grant;
   {
     MutexLock lock(&mutex_);
@@ -68,7 +70,7 @@ void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop,
       on_stop();
     }
     on_stop_ = std::move(on_stop);
-    moved_ = std::move(moved);
+    counters_ = std::move(counters);
   }
   thread_ = std::thread([this] { Run(); });
 }
@@ -201,6 +203,27 @@ absl::Status ChiefClient::StatusOf(const weir::Stop& stop) {
                       Printable(stop.reason(), kPeerMessageBytesMax));
 }
 
+void ChiefClient::AddLoad(Progress* progress) {
+  if (!counters_) {
+    return;
+  }
+  const ClientCounters counters = counters_();
+  progress->set_bytes_moved(counters.bytes());
+  const int64_t now_ns = Clock::Real()->NowNs();
+  if (now_ns - load_ns_ < kLoadEveryNs) {
+    return;
+  }
+  load_ns_ = now_ns;
+  WorkerLoad* const load = progress->mutable_load();
+  load->mutable_shard_wait_ns()->Assign(counters.shard_wait_ns.begin(),
+                                        counters.shard_wait_ns.end());
+  load->mutable_variable_wait_ns()->Assign(counters.variable_wait_ns.begin(),
+                                           counters.variable_wait_ns.end());
+  if (options_.host != nullptr) {
+    *load->mutable_usage() = ToProto(options_.host->Read());
+  }
+}
+
 Progress ChiefClient::TakeProgress() {
   // I3. The state below is today's, also in a message that is sent again.
   Progress progress = outbox_.Take();
@@ -215,9 +238,7 @@ Progress ChiefClient::TakeProgress() {
   // Not before the last report is on its way: it may end the job.
   progress.set_out_of_work(out_of_work_ && !dirty_);
   progress.set_ending(closing_ || stop_.has_value());
-  if (moved_) {
-    progress.set_bytes_moved(moved_());
-  }
+  AddLoad(&progress);
   if (!error_.ok()) {
     progress.set_error(std::string(error_.message()));
     progress.set_error_code(static_cast<uint32_t>(error_.code()));
@@ -272,10 +293,15 @@ void ChiefClient::Stop(const absl::Status& why) {
   }
 }
 
+void ChiefClient::SetCounters(std::function<ClientCounters()> counters) {
+  MutexLock lock(&mutex_);
+  counters_ = std::move(counters);
+}
+
 void ChiefClient::ForgetCallbacks() {
   MutexLock lock(&mutex_);
   on_stop_ = nullptr;
-  moved_ = nullptr;
+  counters_ = nullptr;
 }
 
 void ChiefClient::RequestStop(const absl::Status& why) {

@@ -38,6 +38,7 @@
 #include "client/cc/job/progress_outbox.h"
 #include "client/cc/parameters/contribution.h"
 #include "common/base/mutex.h"
+#include "common/metrics/host_usage.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/chief.pb.h"
 #include "proto/security/security.h"
@@ -69,6 +70,8 @@ class ChiefClient : public JobControl {
     // at most once every `read_device_every`. May be null.
     std::function<void(Phases*)> read_device;
     std::chrono::milliseconds read_device_every{1000};
+    // Of this process, for Progress.load; borrowed, may be null.
+    const HostMeter* host = nullptr;
     // Says whether the job's directory has DONE (JobIsDone). Called while the
     // chief is away. May be null.
     std::function<bool()> job_is_done;
@@ -93,11 +96,13 @@ class ChiefClient : public JobControl {
   absl::StatusOr<Grant> Register(const Joining& joining = {});
 
   // Opens the Heartbeat stream. `on_stop` is called once, when the worker is to
-  // stop, since the loop may be waiting elsewhere. `moved`, if any, is called
-  // for Progress.bytes_moved. Both are called with a lock held.
+  // stop, since the loop may be waiting elsewhere. `counters`, if any, is
+  // called for Progress.bytes_moved and load. Both are called with a lock held.
   // REQUIRES: Register returned `grant`.
   void Start(const Grant& grant, std::function<void()> on_stop,
-             std::function<uint64_t()> moved = nullptr);
+             std::function<ClientCounters()> counters = nullptr);
+  // Replaces Start's `counters`.
+  void SetCounters(std::function<ClientCounters()> counters);
   // From now on neither of Start's callbacks is called.
   void ForgetCallbacks();
 
@@ -160,6 +165,7 @@ class ChiefClient : public JobControl {
   // Stop for a worker that must not register any longer; returns CANCELLED.
   absl::Status StopRegistering(const absl::Status& why);
   void ReadDevice(Progress* progress);
+  void AddLoad(Progress* progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next message; dirty_ stays true while more is left to send.
   Progress TakeProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddContribution(uint64_t next_sequence, const ContributionResult& result)
@@ -172,7 +178,8 @@ class ChiefClient : public JobControl {
 
   mutable Mutex mutex_;
   std::function<void()> on_stop_ ABSL_GUARDED_BY(mutex_);
-  std::function<uint64_t()> moved_ ABSL_GUARDED_BY(mutex_);
+  std::function<ClientCounters()> counters_ ABSL_GUARDED_BY(mutex_);
+  int64_t load_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // when load was last told
   CondVar changed_;
   bool hold_ ABSL_GUARDED_BY(mutex_) = false;
   bool in_flight_ ABSL_GUARDED_BY(mutex_) = false;

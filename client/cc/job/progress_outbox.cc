@@ -49,6 +49,7 @@ void ProgressOutbox::AddPhases(const Phases& phases) {
   sum->set_pull_wait_ns(sum->pull_wait_ns() + phases.pull_wait_ns());
   sum->set_push_wait_ns(sum->push_wait_ns() + phases.push_wait_ns());
   sum->set_compute_ns(sum->compute_ns() + phases.compute_ns());
+  sum->set_hold_ns(sum->hold_ns() + phases.hold_ns());
   // States, not sums: the newest holds.
   sum->set_on_gpu(phases.on_gpu());
   sum->set_device_bytes_used(phases.device_bytes_used());

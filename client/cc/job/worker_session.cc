@@ -1,6 +1,8 @@
 #include "client/cc/job/worker_session.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -81,6 +83,11 @@ ClientCounters WorkerSession::counters() const {
     counters.bytes_sent += of_rows.bytes_sent;
     counters.bytes_received += of_rows.bytes_received;
     counters.reconnects += of_rows.reconnects;
+    std::vector<int64_t>& waits = counters.shard_wait_ns;
+    waits.resize(std::max(waits.size(), of_rows.shard_wait_ns.size()));
+    for (size_t s = 0; s < of_rows.shard_wait_ns.size(); ++s) {
+      waits[s] += of_rows.shard_wait_ns[s];
+    }
   }
   return counters;
 }

@@ -72,12 +72,19 @@ struct ContributionResult {
   void Add(const ContributionResult& other);
 };
 
+// A model of more variables tells no more of them: the slowest are what helps.
+inline constexpr int kVariableWaitsMax = 256;
+
 // What a client has done since it was made.
 struct ClientCounters {
   uint64_t bytes_sent = 0;  // payloads
   uint64_t bytes_received = 0;
   int64_t wait_ns = 0;      // the caller's, in calls that wait
   uint64_t reconnects = 0;  // streams and calls that broke
+  // Of wait_ns: by the shard whose answer came last; and by the variable that
+  // was waited for, the first kVariableWaitsMax of them. Either may be empty.
+  std::vector<int64_t> shard_wait_ns;
+  std::vector<int64_t> variable_wait_ns;
 
   uint64_t bytes() const { return bytes_sent + bytes_received; }
 };

@@ -168,10 +168,11 @@ bool ParameterClient::ValuesHere(int v) const {
 
 absl::Status ParameterClient::WaitVariable(int v) {
   MutexLock lock(&mutex_);
-  WEIR_RETURN_IF_ERROR(
-      WaitUntil([this, v]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  WEIR_RETURN_IF_ERROR(WaitUntil(
+      [this, v]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return !status_.ok() || !interrupted_.ok() || ValuesHere(v);
-      }));
+      },
+      v));
   return interrupted_;
 }
 

@@ -161,6 +161,7 @@ void ParameterClient::Receive(Channel* channel) {
     NoteFailure(channel);
     return;
   }
+  NoteAnswer(channel->ps);
   const bool was_done = channel->exchange.contribution_done();
   const int index = channel->exchange.OnAnswer(answer, payload.bytes());
   if (index >= 0) {
@@ -175,6 +176,7 @@ void ParameterClient::Receive(Channel* channel) {
     WEIR_CHECK(DecodeFloats(payload, answer.encoding(), count, out).ok());
     mutex_.Lock();
     counters_.bytes_received += payload.bytes();
+    NoteAnswer(channel->ps);  // others may have come while the lock was dropped
     channel->exchange.OnStored(index, answer.version());
     OnStored(block);
   }

@@ -136,6 +136,23 @@ void ShardClient::Look(Lane* lane) {
   mutex_.Lock();
 }
 
+void ShardClient::CountWait(int64_t ns, int variable) {
+  counters_.wait_ns += ns;
+  std::vector<int64_t>& shards = counters_.shard_wait_ns;
+  shards.resize(common_.addresses.size());
+  if (answered_ < shards.size()) {
+    shards[answered_] += ns;
+  }
+  if (variable >= 0 && variable < kVariableWaitsMax) {
+    std::vector<int64_t>& variables = counters_.variable_wait_ns;
+    const auto number = static_cast<size_t>(variable);
+    if (variables.size() <= number) {
+      variables.resize(number + 1);
+    }
+    variables[number] += ns;
+  }
+}
+
 absl::Status ShardClient::WaitOnce() {
   if (common_.on_wait == nullptr) {
     changed_.Wait(&mutex_);

@@ -76,17 +76,25 @@ class ShardClient {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Keeps the first error of any exchange, which ends every wait (I2).
   void NoteFailure(Lane* lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Says that an answer of `shard` has come: a wait that ends next waited for
+  // it.
+  void NoteAnswer(int shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    answered_ = static_cast<size_t>(shard);
+  }
   // Waits until `done` holds; it is called with the lock held. Returns the
-  // client's error, or that of on_wait.
+  // client's error, or that of on_wait. `variable` is what the caller waits
+  // for, -1 for everything.
   template <typename Done>
-  absl::Status WaitUntil(const Done& done)
+  absl::Status WaitUntil(const Done& done, int variable = -1)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const int64_t begin = Clock::Real()->NowNs();
     absl::Status ended;
-    while (ended.ok() && !done()) {
-      ended = WaitOnce();
+    if (!done()) {
+      const int64_t begin = Clock::Real()->NowNs();
+      do {
+        ended = WaitOnce();
+      } while (ended.ok() && !done());
+      CountWait(Clock::Real()->NowNs() - begin, variable);
     }
-    counters_.wait_ns += Clock::Real()->NowNs() - begin;
     // A shard that is lost says more than that the caller wants to wait no
     // more.
     return status_.ok() ? ended : status_;
@@ -104,11 +112,14 @@ class ShardClient {
   void Watch();
   // Drops the lock for a while.
   void Look(Lane* lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CountWait(int64_t ns, int variable)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Waits for changed_, and asks on_wait about ten times a second.
   absl::Status WaitOnce() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ShardClientOptions common_;
-  std::vector<Lane*> lanes_;  // constant after StartThreads
+  std::vector<Lane*> lanes_;                     // constant after StartThreads
+  size_t answered_ ABSL_GUARDED_BY(mutex_) = 0;  // the shard of NoteAnswer
   CondVar watch_;
   std::thread watcher_;
 };

@@ -61,6 +61,7 @@ TableClient::TableClient(Options options)
     pulls_.push_back(std::make_unique<PullLane>(connection, lists));
     pushes_.push_back(std::make_unique<PushLane>(connection, lists));
     pushes_.back()->shard = links_.size();
+    pulls_.back()->shard = static_cast<int>(links_.size());
     links_.push_back(options_.transport->ConnectData(address));
     pulls_.back()->link = pushes_.back()->link = links_.back().get();
   }
@@ -237,6 +238,7 @@ void TableClient::Receive(PullLane* lane) {
     }
   }
   NoteFailure(lane);
+  NoteAnswer(lane->shard);
   if (lane->exchange.done() || !status_.ok()) {
     changed_.NotifyAll();
   }
@@ -356,6 +358,7 @@ void TableClient::Push(PushLane* lane) {
     }
   }
   NoteFailure(lane);
+  NoteAnswer(static_cast<int>(lane->shard));
   if (lane->exchange.done() || !status_.ok()) {
     changed_.NotifyAll();
   }

@@ -99,6 +99,7 @@ class TableClient : public ShardClient {
         : Lane(&exchange), exchange(options, std::move(lists)) {}
     std::shared_ptr<DataCall> call() const override { return stream; }
 
+    int shard = 0;
     DataLink* link = nullptr;
     RowPullExchange exchange;
     std::shared_ptr<PullRowsStream> stream;

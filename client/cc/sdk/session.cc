@@ -100,6 +100,10 @@ absl::Status Session::CreateWorker() {
     tables_ = std::make_unique<SessionTables>(worker.tables, links_.size(),
                                               worker_->rows());
   }
+  if (chief_ != nullptr) {
+    chief_->SetCounters(
+        [worker = worker_.get()] { return worker->counters(); });
+  }
   return absl::OkStatus();
 }
 
@@ -114,7 +118,7 @@ std::optional<uint64_t> Session::NextVersion() const {
 absl::Status Session::Pull() {
   WEIR_RETURN_IF_ERROR(Wait());
   WEIR_RETURN_IF_ERROR(worker_->blocks()->StartPull(sender_, NextWant()));
-  return worker_->blocks()->WaitPull();
+  return WaitPull();
 }
 
 absl::StatusOr<std::vector<int>> Session::Find(
@@ -143,7 +147,8 @@ absl::Status Session::Begin(const PushOptions& push) {
   WEIR_RETURN_IF_ERROR(Wait());
   ContributionPush contribution;
   WEIR_ASSIGN_OR_RETURN(contribution.rates, CheckPush(push));
-  WEIR_RETURN_IF_ERROR(EnterPush());
+  WEIR_RETURN_IF_ERROR(
+      phases_.Timed(StepPhases::kHold, [this] { return EnterPush(); }));
   contribution.sender = sender_;
   contribution.sequence = sequence_;
   contribution.index_in_step = static_cast<uint32_t>(options_.rank);
@@ -289,7 +294,9 @@ absl::Status Session::Wait() {
   absl::Status bad;
   if (contribution_state_ == ContributionState::kSent) {
     WEIR_ASSIGN_OR_RETURN(const ContributionResult result,
-                          worker_->WaitReceipts());
+                          phases_.Timed(StepPhases::kPush, [this] {
+                            return worker_->WaitReceipts();
+                          }));
     // Only now: a Wait that was cancelled may be called again.
     contribution_state_ = ContributionState::kNone;
     if (result.bad) {
@@ -297,10 +304,11 @@ absl::Status Session::Wait() {
           "the gradient of '", result.bad_name, "' has NaN or Inf"));
     }
     if (chief_ != nullptr) {
+      chief_->AddPhases(phases_.End());
       chief_->LeaveContribution(sequence_, result);
     }
   }
-  WEIR_RETURN_IF_ERROR(worker_->blocks()->WaitPull());
+  WEIR_RETURN_IF_ERROR(WaitPull());
   return bad;
 }
 
@@ -314,11 +322,25 @@ absl::Status Session::Report(const Metrics& metrics) {
   return absl::OkStatus();
 }
 
+absl::Status Session::WaitPull() {
+  return phases_.Timed(StepPhases::kPull,
+                       [this] { return worker_->blocks()->WaitPull(); });
+}
+
+Session::~Session() { ForgetWorker(); }
+
+void Session::ForgetWorker() {
+  if (chief_ != nullptr) {
+    chief_->ForgetCallbacks();  // they ask the worker
+  }
+  worker_.reset();
+  tables_.reset();
+}
+
 absl::Status Session::Finish() {
   WEIR_RETURN_IF_ERROR(Wait());
   // The clients go first: a slot that is retired takes no more contributions.
-  worker_.reset();
-  tables_.reset();
+  ForgetWorker();
   WEIR_RETURN_IF_ERROR(RetireSlot());
   if (chief_ != nullptr) {
     // If the chief does not hear of it, it finds on the shards that the slot is
@@ -333,7 +355,7 @@ absl::StatusOr<std::vector<ServerStatus>> Session::Servers() {
   std::vector<ServerStatus> result;
   for (size_t s = 0; s < links_.size(); ++s) {
     const absl::StatusOr<PsStatus> status =
-        links_[s]->GetStatus(kCallTimeout, 0);
+        links_[s]->GetStatus({}, kCallTimeout);
     WEIR_RETURN_IF_ERROR(Annotate(status.status(), NameOf(s)));
     result.push_back(ToServerStatus(options_.ps[s], *status));
   }

@@ -32,11 +32,13 @@
 #include "client/cc/job/chief_client.h"
 #include "client/cc/job/shard_start.h"
 #include "client/cc/job/worker_session.h"
+#include "client/cc/sdk/step_phases.h"
 #include "client/cc/sdk/tables.h"
 #include "client/cc/transport/transport.h"
 #include "client/cc/weir.h"
 #include "common/base/clock.h"
 #include "common/job/layout.h"
+#include "common/metrics/host_usage.h"
 #include "proto/job_spec.pb.h"
 #include "proto/ps.pb.h"
 #include "proto/security/security.h"
@@ -46,6 +48,7 @@ namespace weir::sdk {
 class Session {
  public:
   explicit Session(Options options);
+  ~Session();
 
   absl::Status Connect();
   absl::Status Declare(const std::vector<Tensor>& tensors,
@@ -114,6 +117,9 @@ class Session {
   // Waits while the chief holds pushes.
   absl::Status EnterPush();
   absl::Status CreateWorker();
+  // Ends the clients of the shards.
+  void ForgetWorker();
+  absl::Status WaitPull();
   absl::Status CheckReady(int tensor) const;
   Want NextWant() const { return worker_->WantFor(sequence_, NextVersion()); }
   // In sync, the version of the step of contribution sequence_.
@@ -137,6 +143,7 @@ class Session {
   Declaration declaration_;
   Sender sender_;
   std::shared_ptr<WorkerMemory> memory_;   // after BuildLayout
+  std::unique_ptr<HostMeter> host_meter_;  // null without a chief
   std::unique_ptr<ChiefClient> chief_;     // null without one
   std::unique_ptr<SessionTables> tables_;  // null without tables
   std::unique_ptr<WorkerSession> worker_;  // behind tables_: it writes there
@@ -144,6 +151,7 @@ class Session {
   uint64_t pushes_before_ = 0;             // in earlier histories
   uint64_t base_version_ = 0;              // sync: before contribution 0
   uint64_t sequence_ = 0;                  // of the next contribution
+  StepPhases phases_;
   ContributionState contribution_state_ = ContributionState::kNone;
 };
 

@@ -167,6 +167,8 @@ absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   options.request.set_rank(static_cast<uint32_t>(options_.rank));
   options.request.set_process(process_);
   options.request.set_host(HostName());
+  host_meter_ = std::make_unique<HostMeter>();
+  options.host = host_meter_.get();
   *options.request.mutable_declaration() = declaration_;
   WEIR_ASSIGN_OR_RETURN(auto chief, ChiefClient::Create(std::move(options)));
   ChiefClient::Joining joining;
@@ -216,7 +218,7 @@ absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
                      ": name the ps in the same order everywhere"));
   }
   WEIR_ASSIGN_OR_RETURN(const PsStatus status,
-                        links_[s]->GetStatus(kCallTimeout, 0));
+                        links_[s]->GetStatus({}, kCallTimeout));
   const std::string difference =
       FirstDeclarationDifference(status.declaration(), declaration_);
   if (!difference.empty()) {

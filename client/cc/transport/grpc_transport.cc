@@ -197,9 +197,8 @@ class GrpcControlLink : public ControlLink {
     }
     return peer_->Named(stream->Finish());
   }
-  absl::StatusOr<PsStatus> GetStatus(Timeout timeout, int hot_ids) override {
-    GetStatusRequest request;
-    request.set_hot_ids(static_cast<uint32_t>(hot_ids));
+  absl::StatusOr<PsStatus> GetStatus(const GetStatusRequest& request,
+                                     Timeout timeout) override {
     return Unary(*peer_, &Stub::GetStatus, request, timeout);
   }
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,

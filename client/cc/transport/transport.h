@@ -138,7 +138,8 @@ class ControlLink {
       const std::function<void(const SnapshotReply&)>& reply) = 0;
   // Asks for the status, with the `hot_ids` ids of each table that had the most
   // updates. More than 0 makes the ps visit every row.
-  virtual absl::StatusOr<PsStatus> GetStatus(Timeout timeout, int hot_ids) = 0;
+  virtual absl::StatusOr<PsStatus> GetStatus(const GetStatusRequest& request,
+                                             Timeout timeout) = 0;
   virtual absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
                                              Timeout timeout) = 0;
   virtual absl::Status Shutdown(const ShutdownRequest& request,

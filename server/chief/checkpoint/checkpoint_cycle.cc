@@ -242,7 +242,10 @@ void CheckpointCycle::OnCommitted(const absl::Status& status) {
 void CheckpointCycle::End(Result result, absl::Status status) {
   // I2: idle() stays false until the owner has taken the outcome.
   state_ = State::kIdle;
-  outcome_ = Outcome{result, std::move(status), step_, name_};
+  outcome_ = Outcome{result, std::move(status), step_, name_, /*bytes=*/0};
+  for (const ShardFile& file : files_) {
+    outcome_->bytes += file.bytes() + file.tables().bytes();
+  }
 }
 
 std::optional<CheckpointCycle::Outcome> CheckpointCycle::TakeOutcome() {

@@ -54,6 +54,7 @@ class CheckpointCycle {
     absl::Status status;  // kFailed
     uint64_t step = 0;
     std::string name;
+    uint64_t bytes = 0;  // of all files
   };
 
   explicit CheckpointCycle(JobFacts* facts) : facts_(*facts) {}

@@ -297,6 +297,10 @@ void CheckpointKeeper::OnPassed() {
 void CheckpointKeeper::OnCommittedOutcome(
     const CheckpointCycle::Outcome& outcome) {
   facts_.Say("checkpoint ", outcome.name, " is committed");
+  facts_.reporter.CheckpointCommitted(
+      outcome.name, static_cast<double>(outcome.bytes),
+      static_cast<double>(facts_.now_ns() - cycle_.begun_ns()) / 1e9,
+      facts_.now_ns());
   facts_.checkpoint = outcome.name;
   facts_.checkpoint_step = outcome.step;
   schedule_->OnTried(outcome.step, facts_.now_ns());
@@ -309,6 +313,7 @@ void CheckpointKeeper::OnCommittedOutcome(
 absl::Status CheckpointKeeper::OnFailed(
     const CheckpointCycle::Outcome& outcome) {
   ++tries_failed_;
+  facts_.reporter.CheckpointFailed();
   const absl::Status status = Annotate(
       outcome.status, absl::StrCat("checkpoint ", outcome.name, " failed"));
   if (absl::IsPermissionDenied(status)) {

@@ -64,6 +64,7 @@ class CheckpointKeeper {
 
   // The checkpoint under way. It takes the answers of shards and disk.
   CheckpointCycle& cycle() { return cycle_; }
+  const CheckpointCycle& cycle() const { return cycle_; }
 
  private:
   bool stopping() const { return facts_.stop.has_value(); }

@@ -20,6 +20,9 @@ namespace weir {
 
 struct HelloCall {};
 struct StatusCall {};
+// Asks for the status again and again, for the job's report. Answered by
+// OnReportStatus.
+struct ReportCall {};
 // Assigns the values of --init_from to the shard.
 struct AssignCall {
   Declaration declaration;
@@ -27,12 +30,14 @@ struct AssignCall {
 };
 
 // The shell repeats every call after the codes of retry_policy.h until
-// limits.lost_after_seconds are over, except HelloCall, Snapshot and Shutdown
+// limits.lost_after_seconds are over, except HelloCall, ReportCall, Snapshot
+// and Shutdown
 // (shard_caller.h).
 struct ShardCall {
   int shard = 0;
-  std::variant<HelloCall, StatusCall, DeclareRequest, RestoreRequest,
-               AssignCall, SetSlotsRequest, SnapshotRequest, ShutdownRequest>
+  std::variant<HelloCall, StatusCall, ReportCall, DeclareRequest,
+               RestoreRequest, AssignCall, SetSlotsRequest, SnapshotRequest,
+               ShutdownRequest>
       request;
 };
 

@@ -28,6 +28,8 @@ JobFacts::JobFacts(JobOptions given)
       phase_begin_ns(now_ns()),
       tracker(options.ps_addresses, lost_after_ns),
       roster(options.worker_count, now_ns()),
+      reporter(options.worker_count,
+               static_cast<int>(options.ps_addresses.size())),
       progress_ns(now_ns()) {}
 
 void JobFacts::Enter(Phase next) {
@@ -37,6 +39,28 @@ void JobFacts::Enter(Phase next) {
 
 double JobFacts::SecondsSince(int64_t then_ns) const {
   return static_cast<double>(now_ns() - then_ns) * 1e-9;
+}
+
+void JobFacts::Log(bool warning, std::string text) {
+  reporter.AddEvent(warning, text, options.clock->WallNowNs());
+  Do(LogLine{warning, std::move(text)});
+}
+
+void JobFacts::AddLine(std::string line) {
+  if (const auto parsed = ParseTrainLine(line); parsed.has_value()) {
+    AddToCurve(*parsed);
+  }
+  Do(AppendTrainLog{std::move(line)});
+}
+
+void JobFacts::AddToCurve(const TrainLine& line) {
+  CurvePoint point;
+  point.step = static_cast<double>(line.step);
+  point.seconds = line.seconds;
+  point.loss = line.loss;
+  point.examples_per_second = line.examples_per_second;
+  point.staleness_mean = line.staleness_mean;
+  reporter.curve().Add(point);
 }
 
 bool JobFacts::TimeToSay(const std::string& what, double period_s) {
@@ -138,7 +162,7 @@ void JobFacts::AddHistograms(const Progress& progress) {
 void JobFacts::EndCurve(uint64_t last_step) {
   if (train_log.has_value()) {
     for (std::string& line : train_log->End(last_step, now_ns())) {
-      Do(AppendTrainLog{std::move(line)});
+      AddLine(std::move(line));
     }
   }
 }

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/chief/report/reporter.h"
 #include "server/chief/state/actions.h"
 #include "server/chief/state/capability.h"
 #include "server/chief/state/job_options.h"
@@ -62,12 +63,16 @@ struct JobFacts {
   // Writes a line of the log, made of its parts as by StrCat.
   template <typename... Parts>
   void Say(const Parts&... parts) {
-    Do(LogLine{/*warning=*/false, absl::StrCat(parts...)});
+    Log(/*warning=*/false, absl::StrCat(parts...));
   }
   template <typename... Parts>
   void Warn(const Parts&... parts) {
-    Do(LogLine{/*warning=*/true, absl::StrCat(parts...)});
+    Log(/*warning=*/true, absl::StrCat(parts...));
   }
+  void Log(bool warning, std::string text);
+  // Appends a line to the curve: the file, and what the report shows.
+  void AddLine(std::string line);
+  void AddToCurve(const TrainLine& line);
   // Returns true once in `period_s` seconds for each `what`, but not at first:
   // what has just begun is not worth a line yet.
   bool TimeToSay(const std::string& what, double period_s);
@@ -112,6 +117,7 @@ struct JobFacts {
   ShardTracker tracker;
   Roster roster;
   std::optional<TrainLog> train_log;
+  Reporter reporter;
   uint64_t layout_fingerprint = 0;  // of what the shards hold
 
   uint64_t step = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -101,6 +102,11 @@ void TrainLog::AddCounts(const Progress& progress) {
   }
 }
 
+double TrainLog::seconds(int64_t now_ns) const {
+  return options_.base_seconds +
+         static_cast<double>(now_ns - options_.begin_ns) * 1e-9;
+}
+
 uint64_t TrainLog::StepOf(uint64_t contribution) const {
   if (options_.contributions_per_step == 0) {
     return contribution + 1;
@@ -124,11 +130,10 @@ std::string TrainLog::RestOfLine(uint64_t step, int64_t now_ns) const {
     absl::StrAppend(&rest, ",\"examples_per_second\":",
                     Number(newest_.examples_per_second()));
   }
-  absl::StrAppend(
-      &rest, ",\"staleness_mean\":", Number(newest_.staleness_mean()),
-      ",\"staleness_max\":", newest_.staleness_max(), ",\"seconds\":",
-      Number(options_.base_seconds +
-             static_cast<double>(now_ns - options_.begin_ns) * 1e-9));
+  absl::StrAppend(&rest,
+                  ",\"staleness_mean\":", Number(newest_.staleness_mean()),
+                  ",\"staleness_max\":", newest_.staleness_max(),
+                  ",\"seconds\":", Number(seconds(now_ns)));
   if (examples) {
     absl::StrAppend(&rest, ",\"examples\":", newest_.examples());
   }
@@ -285,9 +290,16 @@ std::optional<TrainLine> ParseTrainLine(const std::string& line) {
   }
   TrainLine parsed;
   parsed.step = json["step"].get<uint64_t>();
-  if (json.contains("seconds") && json["seconds"].is_number()) {
-    parsed.seconds = json["seconds"].get<double>();
-  }
+  const auto read = [&json](const char* key, double* number) {
+    if (json.contains(key) && json[key].is_number()) {
+      *number = json[key].get<double>();
+    }
+  };
+  parsed.loss = std::numeric_limits<double>::quiet_NaN();
+  read("seconds", &parsed.seconds);
+  read("loss", &parsed.loss);
+  read("examples_per_second", &parsed.examples_per_second);
+  read("staleness_mean", &parsed.staleness_mean);
   if (json.contains("examples") && json["examples"].is_number_unsigned()) {
     parsed.examples = json["examples"].get<uint64_t>();
   }

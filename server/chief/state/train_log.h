@@ -96,6 +96,9 @@ class TrainLog {
   // none.
   std::vector<std::string> End(uint64_t step_done, int64_t now_ns);
 
+  // Since training began, under all chiefs of the job.
+  double seconds(int64_t now_ns) const;
+
   // What the newest line says: loss, speed, staleness and examples.
   const ChiefStatus& newest() const { return newest_; }
 
@@ -164,6 +167,9 @@ struct TrainLine {
   uint64_t step = 0;
   double seconds = 0.0;
   uint64_t examples = 0;
+  double loss = 0.0;  // NaN where it was none
+  double examples_per_second = 0.0;
+  double staleness_mean = 0.0;
 };
 // Returns nullopt if `line` is not a whole line of train.jsonl.
 std::optional<TrainLine> ParseTrainLine(const std::string& line);

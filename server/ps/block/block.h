@@ -41,6 +41,7 @@ class SnapshotJob;
 struct ParkedPull {
   Want want;
   PullDone done;
+  int64_t parked_ns = 0;
 };
 
 // A block at one moment; nothing in it changes any more.
@@ -120,7 +121,8 @@ struct Block {
   CondVar claims_changed;
 
   // sync
-  FrozenBlock previous ABSL_GUARDED_BY(mutex);  // null values: there is none
+  FrozenBlock previous ABSL_GUARDED_BY(mutex);   // null values: there is none
+  int64_t newest_ns ABSL_GUARDED_BY(mutex) = 0;  // when a push last counted
   SyncStep step ABSL_GUARDED_BY(mutex);
   // The snapshot that gets the block when it reaches the job's version.
   std::shared_ptr<SnapshotJob> awaiting ABSL_GUARDED_BY(mutex);

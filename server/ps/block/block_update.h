@@ -24,6 +24,7 @@ struct BlockGradient {
   int slot = 0;
   const ::weir::Push* push = nullptr;
   Payload payload;  // float32; empty: the block is left out
+  int64_t received_ns = 0;
 };
 
 inline float WeightOf(const ::weir::Push& push) {

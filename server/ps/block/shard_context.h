@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/metrics/histogram.h"
 #include "server/ps/block/block_buffer.h"
 #include "server/ps/block/out_of_order_budget.h"
 #include "server/ps/plan/shard_plan.h"
@@ -37,6 +38,10 @@ struct SlotState {
   // SetSlots has named it and it is not retired: it holds the clocks back.
   std::atomic<bool> live{false};
   std::atomic<bool> retired{false};
+  // Sync: how many blocks' steps its contribution completed, and for how long
+  // that contribution was the only one that lacked.
+  std::atomic<uint64_t> came_last{0};
+  std::atomic<int64_t> alone_ns{0};
 };
 
 struct ShardCounters {
@@ -49,6 +54,9 @@ struct ShardCounters {
   std::array<std::atomic<uint64_t>, kStalenessBuckets> staleness{};
   std::atomic<uint64_t> staleness_max{0};
   std::atomic<int64_t> waits_parked{0};
+  TimeHistogram apply;  // of a chunk, with the wait for its block
+  TimeHistogram park;   // of pulls of blocks that waited
+  TimeHistogram snapshot;
 
   void RecordStaleness(uint64_t value) {
     staleness[std::min(value, uint64_t{kStalenessBuckets - 1})].fetch_add(

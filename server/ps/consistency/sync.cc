@@ -48,7 +48,14 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, BlockGradient gradient,
     one.payload.Keep();
   }
   order().Keep(block.order, slot, push, std::move(one));
-  Advance(block, due);
+  const int64_t before_ns =
+      std::exchange(block.newest_ns, gradient.received_ns);
+  if (Advance(block, due)) {
+    SlotState& last = context_.slots[slot];
+    last.came_last.fetch_add(1, std::memory_order_relaxed);
+    last.alone_ns.fetch_add(gradient.received_ns - before_ns,
+                            std::memory_order_relaxed);
+  }
   return MakeCountedReceipt(push, bad_variable);
 }
 
@@ -60,14 +67,16 @@ void SyncMode::SlotsChanged(Block& block, DueList& due) {
   Advance(block, due);
 }
 
-void SyncMode::Advance(Block& block, DueList& due) {
+bool SyncMode::Advance(Block& block, DueList& due) {
   // I1, I5: in index order, and only as far as nothing is missing.
   while (std::optional<EarlyGradient> next = order().Next(block.order)) {
     AddToSum(block, *std::move(next));
   }
-  if (order().StepIsComplete(block.order)) {
-    Publish(block, due);
+  if (!order().StepIsComplete(block.order)) {
+    return false;
   }
+  Publish(block, due);
+  return true;
 }
 
 void SyncMode::AddToSum(Block& block, EarlyGradient next) {

@@ -56,8 +56,8 @@ class SyncMode : public ConsistencyMode {
   void AddToSum(Block& block, EarlyGradient next)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // Adds what has its turn, and publishes the version if that is the end of the
-  // step.
-  void Advance(Block& block, DueList& due)
+  // step. Returns whether it was.
+  bool Advance(Block& block, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   void Publish(Block& block, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);

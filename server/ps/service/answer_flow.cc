@@ -25,12 +25,18 @@ const google::protobuf::MessageLite* AnswerFlow::Answer::message() const {
   return std::get<std::unique_ptr<google::protobuf::MessageLite>>(header).get();
 }
 
+void AnswerFlow::CountReceived(const Payload& payload) {
+  store_->payloads()->received.fetch_add(payload.bytes(),
+                                         std::memory_order_relaxed);
+}
+
 absl::Status AnswerFlow::Take(GradientChunk chunk, Payload payload) {
   Failpoint("ps.recv");
   // The push comes before its want: a want for the next version would wait for
   // this very push.
   Question question;
   if (chunk.has_push()) {
+    CountReceived(payload);
     WEIR_ASSIGN_OR_RETURN(question.receipt,
                           store_->Push(chunk, std::move(payload)));
     Failpoint("ps.before_ack");
@@ -77,6 +83,7 @@ absl::StatusOr<bool> AnswerFlow::Take(const PushRowsChunk& chunk,
   if (row_push_ == nullptr) {
     row_push_ = std::make_shared<RowPush>(store_);
   }
+  CountReceived(payload);
   if (absl::Status status = row_push_->Add(chunk, payload); !status.ok()) {
     row_push_.reset();  // a flow that has failed may live as long as its client
     return status;
@@ -325,6 +332,8 @@ void AnswerFlow::WriteReady() {
       Finish(status);
       return;
     }
+    store_->payloads()->sent.fetch_add(answer->bytes,
+                                       std::memory_order_relaxed);
     Write(*std::move(answer), last);
   }
 }

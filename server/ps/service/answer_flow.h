@@ -82,7 +82,7 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
     const google::protobuf::MessageLite* message() const;
   };
 
-  virtual ~AnswerFlow() = default;
+  virtual ~AnswerFlow() { --store_->payloads()->open_calls; }
 
   // Apply one request and answer it. The caller must pass an error to Fail.
   // Every chunk of PushPull and PullRows has an answer. A chunk of PushRows has
@@ -123,7 +123,9 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
  protected:
   // Values that are not float32 are encoded into memory of `arena`.
   AnswerFlow(Store* store, Arena* arena, size_t window)
-      : store_(store), arena_(arena), window_(window) {}
+      : store_(store), arena_(arena), window_(window) {
+    ++store_->payloads()->open_calls;
+  }
 
   // Drops everything; nothing more is written.
   void ClientGone();
@@ -147,6 +149,7 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
   Store* const store_;
 
  private:
+  void CountReceived(const Payload& payload);
   // Answers a request that wants nothing.
   void Acknowledge(const GradientChunk& chunk, const Receipt& receipt);
   void Pump();

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/health_check.h"
+#include "proto/wire/measures.h"
 #include "proto/wire/wire_version.h"
 
 namespace weir {
@@ -289,21 +290,32 @@ absl::StatusOr<PsStatus> ParameterService::GetStatus(
                      " may not ask for hot ids: they visit every row, so "
                      "only an admin may"));
   }
-  PsStatus status = store_->GetStatus(static_cast<int>(request.hot_ids()));
+  PsStatus status = Status(request, caller.MayBe(PeerRole::kAdmin) ||
+                                        caller.MayBe(PeerRole::kChief));
   Limit(caller, status.mutable_hello());
-  if (caller.MayBe(PeerRole::kAdmin) || caller.MayBe(PeerRole::kChief)) {
-    for (const auto& [name, counts] : access_->counts()) {
-      PeerStatus* const peer = status.add_peer();
-      peer->set_name(name);
-      peer->set_calls(counts.calls);
-      peer->set_refused(counts.refused);
-    }
-    if (access_->listener() != nullptr) {
-      const Listener::Counts counts = access_->listener()->counts();
-      status.set_connections_accepted(counts.accepted);
-      status.set_connections_failed(counts.failed);
-      status.set_connections_closed(counts.closed);
-    }
+  return status;
+}
+
+PsStatus ParameterService::Status(const GetStatusRequest& request,
+                                  bool peers) const {
+  PsStatus status = store_->GetStatus(request);
+  if (host_meter_ != nullptr) {
+    *status.mutable_usage() = ToProto(host_meter_->Read());
+  }
+  if (!peers) {
+    return status;
+  }
+  for (const auto& [name, counts] : access_->counts()) {
+    PeerStatus* const peer = status.add_peer();
+    peer->set_name(name);
+    peer->set_calls(counts.calls);
+    peer->set_refused(counts.refused);
+  }
+  if (access_->listener() != nullptr) {
+    const Listener::Counts counts = access_->listener()->counts();
+    status.set_connections_accepted(counts.accepted);
+    status.set_connections_failed(counts.failed);
+    status.set_connections_closed(counts.closed);
   }
   return status;
 }

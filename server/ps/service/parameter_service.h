@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/metrics/host_usage.h"
 #include "proto/ps.pb.h"
 #include "proto/security/access_control.h"
 #include "server/ps/service/call_queue.h"
@@ -49,6 +50,13 @@ class ParameterService {
   // Makes Hello tell `leaving` of chiefs, and chiefs whether this ps is to end.
   // `leaving` is borrowed. REQUIRES: TakeCalls was not called yet.
   void TellLeaving(Leaving* leaving) { leaving_ = leaving; }
+
+  // Makes GetStatus tell how the process fares on its host. `host` is borrowed.
+  // REQUIRES: TakeCalls was not called yet.
+  void TellUsage(const HostMeter* host) { host_meter_ = host; }
+
+  // What GetStatus answers; with `peers` also who has called.
+  PsStatus Status(const GetStatusRequest& request, bool peers) const;
 
   // Returns what to register at the server builder.
   grpc::AsyncGenericService* service() { return &service_; }
@@ -88,6 +96,7 @@ class ParameterService {
   GrpcCall::Host host_;
   ShmService* shm_ = nullptr;
   Leaving* leaving_ = nullptr;
+  const HostMeter* host_meter_ = nullptr;
   WorkThread work_;     // Declare and Restore
   WorkThread writes_;   // snapshots' files, and Shrink, never beside them
   WorkThread reports_;  // a report waits for no file, and no file for it

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
+#include "proto/wire/measures.h"
 #include "proto/wire/value_encoding.h"
 #include "server/ps/block/block_contents.h"
 #include "server/ps/block/snapshot_job.h"
@@ -126,12 +127,14 @@ absl::StatusOr<Receipt> Shard::PushBlock(const GradientChunk& chunk, int index,
                                          Payload payload) {
   Failpoint("ps.before_apply");
   Block& block = *blocks_[index];
+  const int64_t begin_ns = clock_->NowNs();
   BlockGradient gradient = {static_cast<int>(chunk.sender().slot()),
-                            &chunk.push(), std::move(payload)};
+                            &chunk.push(), std::move(payload), begin_ns};
   DueList due;
   WEIR_ASSIGN_OR_RETURN(const Receipt receipt,
                         mode_->Push(block, std::move(gradient), due));
   ShardCounters& counters = context_.counters;
+  counters.apply.Record(clock_->NowNs() - begin_ns);
   switch (receipt.outcome()) {
     case Receipt::DUPLICATE:
       ++counters.duplicate;
@@ -181,9 +184,9 @@ void Shard::Pull(const Sender& sender, int index, const Want& want,
     if (answer.ok() && !answer->has_value()) {
       // I3: Close takes this lock, so it finds the pull that is parked now, or
       // the pull finds the place closed.
-      ParkedPull pull = {want, std::move(done)};
-      status =
-          block.parked.Park(sender, want, clock_->NowNs(), std::move(pull));
+      const int64_t now_ns = clock_->NowNs();
+      ParkedPull pull = {want, std::move(done), now_ns};
+      status = block.parked.Park(sender, want, now_ns, std::move(pull));
       if (status.ok()) {
         return;
       }
@@ -217,7 +220,9 @@ void Shard::Wake(Block& block, int64_t now_ns) {
     not_yet.version = block.order.version;
   }
   // Without the lock: `done` writes to a stream, which may ask for more.
+  const int64_t ended_ns = ended.empty() ? 0 : clock_->NowNs();
   for (auto& [pull, answer] : ended) {
+    context_.counters.park.Record(ended_ns - pull.parked_ns);
     if (answer.ok()) {
       pull.done((*std::move(answer)).value_or(not_yet));
     } else {
@@ -349,8 +354,11 @@ void Shard::FillHello(HelloReply* reply) const {
   reply->mutable_slot()->Assign(table.begin(), table.end());
 }
 
-void Shard::FillStatus(int hot_ids, PsStatus* status) const {
-  *status->mutable_declaration() = plan_.declaration();
+void Shard::FillStatus(const GetStatusRequest& request,
+                       PsStatus* status) const {
+  if (!request.without_declaration()) {
+    *status->mutable_declaration() = plan_.declaration();
+  }
   uint64_t version_min = UINT64_MAX;
   uint64_t version_max = 0;
   int64_t bytes = 0;
@@ -363,7 +371,7 @@ void Shard::FillStatus(int hot_ids, PsStatus* status) const {
   if (tables_->count() > 0) {
     version_min = std::min(version_min, tables_->version());
     version_max = std::max(version_max, tables_->version());
-    tables_->FillStatus(hot_ids, status);
+    tables_->FillStatus(static_cast<int>(request.hot_ids()), status);
     for (const TableStatus& table : status->table()) {
       bytes += static_cast<int64_t>(table.bytes());
     }
@@ -383,6 +391,14 @@ void Shard::FillStatus(int hot_ids, PsStatus* status) const {
   status->set_waits_parked(
       static_cast<uint64_t>(std::max<int64_t>(counters.waits_parked, 0)));
   status->set_out_of_order_bytes(context_.budget.used());
+  *status->mutable_apply() = ToProto(counters.apply.Snapshot());
+  *status->mutable_park() = ToProto(counters.park.Snapshot());
+  *status->mutable_snapshot() = ToProto(counters.snapshot.Snapshot());
+  for (const SlotState& slot : context_.slots) {
+    status->add_last_contributor(slot.came_last);
+    status->add_last_alone_ns(
+        static_cast<uint64_t>(std::max<int64_t>(slot.alone_ns, 0)));
+  }
 }
 
 }  // namespace weir

@@ -94,7 +94,7 @@ class Shard : public std::enable_shared_from_this<Shard> {
   void Close(const absl::Status& status);
 
   void FillHello(HelloReply* reply) const;
-  void FillStatus(int hot_ids, PsStatus* status) const;
+  void FillStatus(const GetStatusRequest& request, PsStatus* status) const;
 
  private:
   Shard(std::shared_ptr<const ShardPlan> plan, Arena* arena, Clock* clock);

@@ -46,7 +46,14 @@ void Shard::Snapshot(const SnapshotRequest& request, ObjectStore* files,
   }
   options.slots = SlotTable(context_.slots);
   options.has_tables = tables_->count() > 0;
-  options.done = std::move(done);
+  options.done = [self = shared_from_this(), done = std::move(done),
+                  begin_ns = clock_->NowNs()](
+                     const absl::StatusOr<SnapshotReply>& reply) {
+    if (reply.ok() && reply->has_file()) {
+      self->context_.counters.snapshot.Record(self->clock_->NowNs() - begin_ns);
+    }
+    done(reply);
+  };
   options.run = std::move(run);
   const auto job = std::make_shared<SnapshotJob>(std::move(options));
   DueList due;

@@ -22,7 +22,9 @@ int64_t BytesHeld(const Shard* shard) {
     return 0;
   }
   PsStatus status;
-  shard->FillStatus(/*hot_ids=*/0, &status);
+  GetStatusRequest request;
+  request.set_without_declaration(true);
+  shard->FillStatus(request, &status);
   return static_cast<int64_t>(status.bytes_resident());
 }
 
@@ -114,13 +116,16 @@ HelloReply Store::HelloOf(const Shard* current) const {
   return reply;
 }
 
-PsStatus Store::GetStatus(int hot_ids) const {
+PsStatus Store::GetStatus(const GetStatusRequest& request) const {
   PsStatus status;
   const std::shared_ptr<Shard> current = shard();
   *status.mutable_hello() = HelloOf(current.get());
   if (current != nullptr) {
-    current->FillStatus(hot_ids, &status);
+    current->FillStatus(request, &status);
   }
+  status.set_bytes_received(payloads_.received);
+  status.set_bytes_sent(payloads_.sent);
+  status.set_open_calls(static_cast<uint64_t>(payloads_.open_calls));
   return status;
 }
 

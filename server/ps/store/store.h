@@ -35,6 +35,7 @@
 #ifndef SERVER_PS_STORE_STORE_H_
 #define SERVER_PS_STORE_STORE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -78,6 +79,13 @@ class RowPush {
   StagedPush update_;
 };
 
+// Bytes of payloads, and the calls that move them.
+struct PayloadCounters {
+  std::atomic<uint64_t> received{0};
+  std::atomic<uint64_t> sent{0};
+  std::atomic<int64_t> open_calls{0};
+};
+
 class Store {
  public:
   struct Options {
@@ -98,7 +106,9 @@ class Store {
   ~Store();
 
   HelloReply Hello() const;
-  PsStatus GetStatus(int hot_ids = 0) const;
+  PsStatus GetStatus(const GetStatusRequest& request = {}) const;
+  // What calls of this ps have moved; whoever moves it adds to it.
+  PayloadCounters* payloads() { return &payloads_; }
   uint64_t incarnation() const { return options_.incarnation; }
 
   absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request);
@@ -159,6 +169,7 @@ class Store {
       const Shard* old, const Declaration& declaration, uint32_t index) const;
 
   const Options options_;
+  PayloadCounters payloads_;
   // Held by Declare and Restore from beginning to end.
   Mutex control_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
   mutable Mutex mutex_;

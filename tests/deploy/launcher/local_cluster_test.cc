@@ -15,6 +15,7 @@
 namespace weir {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::IsSupersetOf;
@@ -213,6 +214,24 @@ TEST_F(LocalClusterTest, WorkersAndTheEvaluatorComputeAndTheChiefDoesNot) {
   EXPECT_EQ(CommandOf(*plan, "chief/0").argv[0], "/b/server/chief/weir_chief");
 }
 
+TEST_F(LocalClusterTest, TasksLogAsTheFlagsSay) {
+  LocalClusterOptions options = JobOptions();
+  const auto silent = PlanLocalCluster(options);
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  options.log.levels = "info,server/ps=debug";
+  options.log.format = "json";
+  const auto plan = PlanLocalCluster(options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (size_t i = 0; i < plan->commands.size(); ++i) {
+    EXPECT_THAT(plan->commands[i].environment,
+                AllOf(Contains("WEIR_LOG_LEVEL=info,server/ps=debug"),
+                      Contains("WEIR_LOG_FORMAT=json")));
+    // What is not said stays what the environment says.
+    EXPECT_THAT(silent->commands[i].environment,
+                Not(Contains(StartsWith("WEIR_LOG"))));
+  }
+}
+
 // The user may have them for a cluster of their own.
 TEST_F(LocalClusterTest, EmptiesVariablesThatWouldWinOverTfConfig) {
   ::setenv("WEIR_CLUSTER", "ps=elsewhere:1", 1);
@@ -275,6 +294,51 @@ TEST_F(LocalClusterTest, TheChiefOfACommandGetsItsFlags) {
                   "--keep=3", "--checkpoint_every_steps=9"));
   EXPECT_THAT(CommandOf(*plan, "worker/0").argv,
               ElementsAre("/bin/python", "train.py"));
+}
+
+TEST_F(LocalClusterTest, TheAdminPortIsTheChiefs) {
+  LocalClusterOptions options = JobOptions();
+  options.worker_count = 2;
+  options.evaluator = true;
+  options.admin.port = 0;
+  const auto plan = PlanLocalCluster(options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (const std::string& name : NamesOf(*plan)) {
+    const auto& argv = CommandOf(*plan, name).argv;
+    if (name == "worker/0") {
+      EXPECT_THAT(argv, Contains("--admin_port")) << name;
+    } else {
+      EXPECT_THAT(argv, Not(Contains("--admin_port"))) << name;
+    }
+  }
+  CommandClusterOptions command = CommandOptions();
+  command.chief = true;
+  command.workdir = "/w";
+  command.admin.port = 0;
+  const auto with_chief = PlanCommandCluster(command);
+  ASSERT_TRUE(with_chief.ok()) << with_chief.status();
+  EXPECT_THAT(CommandOf(*with_chief, "chief/0").argv, Contains("--admin_port"));
+  EXPECT_THAT(CommandOf(*with_chief, "worker/0").argv,
+              Not(Contains("--admin_port")));
+}
+
+TEST_F(LocalClusterTest, ASingleTaskHasItsAdminPortUnlessItIsAUsersProgram) {
+  SingleTaskOptions options;
+  options.bin_dir = "/b";
+  options.workdir = "/w";
+  options.job_path = "/w/job.textproto";
+  options.admin.port = 9464;
+  options.admin.may_miss = true;
+  for (const TaskRole role : {TaskRole::kPs, TaskRole::kChief,
+                              TaskRole::kWorker, TaskRole::kEvaluator}) {
+    options.task = {.role = role, .index = 1};
+    EXPECT_THAT(PlanSingleTask(options).commands[0].argv,
+                IsSupersetOf({"--admin_port", "9464", "--admin_may_miss"}));
+  }
+  options.command = {"/bin/python"};
+  options.job_path = "";
+  EXPECT_THAT(PlanSingleTask(options).commands[0].argv,
+              ElementsAre("/bin/python"));
 }
 
 TEST_F(LocalClusterTest, LeavesAUsersOwnSettingsAlone) {

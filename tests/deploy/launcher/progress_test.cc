@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 namespace weir {
@@ -56,6 +59,39 @@ TEST(ProgressTest, WaitingShowsWhatTheChiefWaitsFor) {
   ChiefStatus status;
   status.set_message("waiting for ps 1 (127.0.0.1:5), 12 s");
   EXPECT_EQ(ProgressText(status, -1), status.message());
+}
+
+TEST(ProgressTest, ASparklineIsAsHighAsItsValues) {
+  EXPECT_EQ(Sparkline({}, 10), "");
+  EXPECT_EQ(Sparkline({7, 3.5, 0}, 10), "█▅▁");
+  EXPECT_EQ(Sparkline({5, 5, 5}, 10), "▁▁▁");
+  EXPECT_EQ(Sparkline({4, 4, 0, 0}, 2), "█▁");
+}
+
+TEST(ProgressTest, ASparklineTakesWhatIsNotFinite) {
+  EXPECT_EQ(Sparkline({NAN, 1, 0}, 3), "██▁");
+  EXPECT_EQ(Sparkline({NAN, INFINITY}, 2), "██");
+}
+
+TEST(ProgressTest, OnATerminalTheLineHasTheCurve) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* const out = open_memstream(&text, &size);
+  {
+    ProgressLine line(out, /*terminal=*/true);
+    ChiefStatus status = Training();
+    for (int i = 0; i < 10'000; ++i) {
+      status.set_step(static_cast<uint64_t>(i));
+      status.set_loss(10'000 - i);
+      line.Show(status, int64_t{i} * 1'000'000);
+    }
+  }
+  std::fclose(out);
+  const std::string shown(text, size);
+  std::free(text);
+  const std::string last = shown.substr(shown.rfind("\033[K") + 3);
+  EXPECT_NE(last.find("█"), std::string::npos);
+  EXPECT_EQ(last.substr(last.size() - 3), "▁");
 }
 
 }  // namespace

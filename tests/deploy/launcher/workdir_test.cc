@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "common/io/files.h"
 #include "gmock/gmock.h"
@@ -11,7 +12,9 @@
 namespace weir {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::MatchesRegex;
 
 // Each test has an empty current directory.
@@ -102,6 +105,40 @@ TEST_F(WorkdirTest, ResumesOnlyADirectoryThatHasTheMarkOfARun) {
   ASSERT_TRUE(Files::Real()->WriteAtomically("w/job.textproto", "").ok());
   EXPECT_TRUE(PrepareWorkdir(use).ok());
   EXPECT_TRUE(std::filesystem::exists("w/logs"));
+}
+
+TEST_F(WorkdirTest, ShowsTheLinkOnceTheChiefHasSaidWhereItsPageIs) {
+  ASSERT_TRUE(Files::Real()->MakeDirectories("w").ok());
+  // An earlier chief was killed.
+  ASSERT_TRUE(Files::Real()->WriteAtomically("w/admin", "10.0.0.1:1\n").ok());
+  AdminFlags admin;
+  admin.port = 0;
+  Security::Options security;
+  security.secret = std::string(64, 'a');
+  std::vector<std::string> shown;
+  PageAnnouncer page(admin, "w", security, [&shown](const std::string& line) {
+    shown.push_back(line);
+  });
+  page.Poll();
+  EXPECT_THAT(shown, IsEmpty());
+  ASSERT_TRUE(Files::Real()->WriteAtomically("w/admin", "127.0.0.1:99\n").ok());
+  page.Poll();
+  page.Poll();
+  EXPECT_THAT(shown, ElementsAre(MatchesRegex(
+                         "page at http://127.0.0.1:99/\\?token=[0-9a-f]{64}")));
+}
+
+TEST_F(WorkdirTest, ShowsNoLinkThatNobodyAskedFor) {
+  ASSERT_TRUE(Files::Real()->MakeDirectories("w").ok());
+  ASSERT_TRUE(Files::Real()->WriteAtomically("w/admin", "127.0.0.1:99\n").ok());
+  PageAnnouncer page({}, "w", {},
+                     [](const std::string& line) { ADD_FAILURE() << line; });
+  page.Poll();
+}
+
+TEST(PageLinkTest, HasNoTokenInAnInsecureJob) {
+  EXPECT_EQ(PageLink("h:1", "ab"), "http://h:1/?token=ab");
+  EXPECT_EQ(PageLink("h:1", ""), "http://h:1/");
 }
 
 }  // namespace

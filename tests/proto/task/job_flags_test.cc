@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/logging.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -44,6 +45,25 @@ TEST(JobFlagsTest, TheRestHasDefaults) {
   EXPECT_EQ(all.data_dir, "d");
   EXPECT_EQ(all.device, "cuda:1");
   EXPECT_EQ(all.plugin, "p");
+}
+
+TEST(JobFlagsTest, AWrongLogIsFoundBeforeAnythingStarts) {
+  const auto parse = [](const std::string& arguments) {
+    LogOptions options;
+    CLI::App app;
+    AddLogFlags(&app, &options);
+    app.parse(arguments);
+    return options;
+  };
+  const LogOptions given =
+      parse("--log_level info,server/ps=debug --log_format json");
+  EXPECT_EQ(given.levels, "info,server/ps=debug");
+  EXPECT_EQ(given.format, "json");
+  EXPECT_EQ(parse("").levels, "info");
+  for (const char* const wrong :
+       {"--log_level loud", "--log_level serve=debug", "--log_format xml"}) {
+    EXPECT_THROW(parse(wrong), CLI::ValidationError) << wrong;
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/logging.h"
 #include "gtest/gtest.h"
 
 namespace weir {
@@ -118,6 +119,35 @@ TEST_F(TaskMainDeathTest, AFailpointThatIsMisspeltIsWrongUsage) {
   ::setenv("WEIR_FAILPOINT", "no.such:1", 1);
   EXPECT_EXIT(Main(kCluster, Nothing), ExitedWithCode(2), "no.such");
   ::unsetenv("WEIR_FAILPOINT");
+}
+
+TEST_F(TaskMainDeathTest, FlagsAndVariablesSayWhatIsLoggedAndHow) {
+  const auto says = [](const int&, const Task&) {
+    LOG_DEBUG("said");
+    return absl::OkStatus();
+  };
+  std::vector<std::string> flags = kCluster;
+  flags.push_back("--log_level=tests=debug");
+  EXPECT_EXIT(Main(flags, says), ExitedWithCode(0), "worker/1 D said");
+  flags.push_back("--log_format=json");
+  EXPECT_EXIT(Main(flags, says), ExitedWithCode(0),
+              R"("level":"debug","task":"worker/1","module":"tests",)"
+              R"("message":"said")");
+  ::setenv("WEIR_LOG_FORMAT", "json", 1);
+  EXPECT_EXIT(Main(kCluster, says), ExitedWithCode(0),
+              R"("module":"proto/task","message":"done")");
+  ::setenv("WEIR_LOG_FORMAT", "xml", 1);
+  EXPECT_EXIT(Main(kCluster, Nothing), ExitedWithCode(2),
+              "worker/1 E .*WEIR_LOG_FORMAT 'xml': it is text or json");
+  ::unsetenv("WEIR_LOG_FORMAT");
+  ::setenv("WEIR_LOG_LEVEL", "loud", 1);
+  EXPECT_EXIT(Main(kCluster, Nothing), ExitedWithCode(2),
+              "WEIR_LOG_LEVEL 'loud': there is no level 'loud'");
+  ::unsetenv("WEIR_LOG_LEVEL");
+  flags = kCluster;
+  flags.push_back("--log_level=loud");
+  EXPECT_EXIT(Main(flags, Nothing), ExitedWithCode(2),
+              "there is no level 'loud'");
 }
 
 TEST_F(TaskMainDeathTest, OnlyCancelledIsTheEndThatASignalAskedFor) {

@@ -57,7 +57,8 @@ class ScriptedLink : public ControlLink {
   absl::StatusOr<HelloReply> Hello(Timeout) override {
     return Answer<HelloReply>("Hello");
   }
-  absl::StatusOr<PsStatus> GetStatus(Timeout, int) override {
+  absl::StatusOr<PsStatus> GetStatus(const GetStatusRequest&,
+                                     Timeout) override {
     return Answer<PsStatus>("GetStatus");
   }
   absl::StatusOr<DeclareReply> Declare(const DeclareRequest&,

@@ -53,11 +53,13 @@ ROOMS = {
         "": (),
     },
     "server/chief": {
-        "": ("start", "checkpoint", "files", "state"),
+        "": ("start", "checkpoint", "files", "state", "page"),
         "start": ("state",),
         "checkpoint": ("state",),
         "files": ("state",),
-        "state": (),
+        "state": ("report",),
+        "report": (),
+        "page": (),
     },
     "worker/data": {
         "": ("formats",),
@@ -65,7 +67,8 @@ ROOMS = {
         "input": (),
     },
     "proto": {
-        "task": ("job", "security"),
+        "task": ("admin", "job", "security"),
+        "admin": (),
         "checkpoint": ("wire", ""),
         "wire": ("job", ""),
         "tensorboard": ("",),
@@ -78,6 +81,7 @@ ROOMS = {
         "job": ("math", "io", "base"),
         "math": ("base",),
         "io": ("base",),
+        "metrics": ("base",),
         "base": (),
     },
 }

@@ -469,7 +469,7 @@ TEST(GrpcTransportTest, ControlMethodsReachTheStore) {
   slots.add_slot()->set_generation(1);
   ASSERT_TRUE(ps.link->SetSlots(slots, kTimeout).ok());
   EXPECT_EQ(ps.link->Hello(kTimeout)->state(), ACTIVE);
-  EXPECT_EQ(ps.link->GetStatus(kTimeout, 0)->declaration().job(), "test");
+  EXPECT_EQ(ps.link->GetStatus({}, kTimeout)->declaration().job(), "test");
   EXPECT_EQ(ps.link->Declare(declare, kTimeout).status().code(),
             absl::StatusCode::kFailedPrecondition);
   RestoreRequest restore;

@@ -281,7 +281,9 @@ TEST(TableGroupLimitsTest, ManyShortListsTakeTheRoomThatTheyNeed) {
 TEST(TableGroupLimitsTest, HotIdsAreLookedForOnceInAWhile) {
   StoreTester tester(Tables("async {}"));
   const auto hot = [&] {
-    return tester.store->GetStatus(1).table(1).hot_updates(0);
+    GetStatusRequest request;
+    request.set_hot_ids(1);
+    return tester.store->GetStatus(request).table(1).hot_updates(0);
   };
   PushRowsChunk chunk = Piece(tester, 0, 0, 0);
   *chunk.add_list() = ListOf(1, {5});
@@ -290,7 +292,7 @@ TEST(TableGroupLimitsTest, HotIdsAreLookedForOnceInAWhile) {
   chunk.mutable_push()->set_sequence(1);
   Apply(tester, chunk, {1});
   EXPECT_EQ(hot(), 1u);
-  EXPECT_EQ(tester.store->GetStatus(0).table(1).rows_updated(), 2u);
+  EXPECT_EQ(tester.store->GetStatus().table(1).rows_updated(), 2u);
   tester.clock.Advance(kHotRowsKept);
   EXPECT_EQ(hot(), 2u);
 }

@@ -425,7 +425,9 @@ TEST(TableGroupTest, ReportsRowsAndHotIds) {
   StoreTester tester(TwoTables("async {}"));
   Apply(tester, With(Piece(tester, 0, 0, 0), 1, {4, 5}), {1, 1});
   Apply(tester, With(Piece(tester, 0, 1, 1), 1, {5}), {1});
-  const PsStatus status = tester.store->GetStatus(1);
+  GetStatusRequest request;
+  request.set_hot_ids(1);
+  const PsStatus status = tester.store->GetStatus(request);
   ASSERT_EQ(status.table_size(), 2);
   EXPECT_EQ(status.table(1).rows(), 2u);
   EXPECT_EQ(status.table(1).rows_updated(), 3u);
