@@ -119,6 +119,19 @@ inline constexpr uint64_t kShmRegionBytesMax = uint64_t{1} << 30;
 inline constexpr uint64_t kReportsAheadMax = uint64_t{1} << 18;
 inline constexpr uint64_t kReportStepsMin = 16;
 
+// Histograms in a message of the heartbeat: with TensorBoard's own 30 buckets
+// so many variables take about 150 KiB, which is far below what the chief
+// takes. Those of variables and contributions beyond the number are left out.
+inline constexpr int kHistogramVariablesMax = 512;
+inline constexpr int kHistogramBucketsMax = 30;
+
+// Metrics that a program reports with one call, and names of metrics that a job
+// has in all: each is a curve, and a key in every line of train.jsonl.
+inline constexpr size_t kMetricsPerReportMax = 32;
+inline constexpr size_t kMetricNamesMax = 128;
+// Bytes of such a name.
+inline constexpr size_t kMetricNameBytesMax = 64;
+
 // Processes that had a slot before and are remembered, for each slot. One that
 // is forgotten is still known by its generation, unless it never had any.
 inline constexpr size_t kReplacedMax = 1024;

@@ -372,6 +372,8 @@ void ChiefRunner::CarryOutFiles(Action action) {
     } else if (const auto* line = std::get_if<AppendTrainLog>(&action)) {
       WarnIf(disk->train_file.Append(line->line));
       disk->board.AddLine(line->line);
+    } else if (const auto* spread = std::get_if<AppendHistograms>(&action)) {
+      disk->board.AddHistograms(spread->step, spread->histograms);
     } else if (const auto* done = std::get_if<WriteDone>(&action)) {
       Failpoint("chief.before_done");
       // Whoever finds DONE may expect the whole curve.

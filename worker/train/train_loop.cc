@@ -28,6 +28,9 @@ absl::Status TrainLoop::Options::Validate() const {
     return absl::InvalidArgumentError(
         "prefetch takes two buffers and async updates");
   }
+  if (histograms_every_steps > 0 && values == nullptr) {
+    return absl::InvalidArgumentError("histograms lack the values");
+  }
   return ValidateClip(clip);
 }
 
@@ -85,12 +88,15 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
       begun = true;
       WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight, next));
     }
+    // Behind it values and gradient are no longer ours.
+    histograms_.AddGradients(variable);
     client_->GradientReady(variable);
     return absl::OkStatus();
   };
 
   WEIR_ASSIGN_OR_RETURN(const std::span<const TableInput> tables,
                         FetchRows(work, batch));
+  histograms_.Begin(work, options_.work->sync());
   StepHooks hooks;
   hooks.before_layer_parameters = [this](int variable) {
     return Fetch(variable);
@@ -206,6 +212,7 @@ absl::Status TrainLoop::Fetch(int variable) {
                 options_.layout->variables()[variable].elements(),
                 options_.computed_from + begin);
   }
+  histograms_.AddValues(variable);
   return absl::OkStatus();
 }
 
@@ -270,6 +277,9 @@ absl::Status TrainLoop::Finish(const WorkUnit& work,
   report.set_bad_variable(result.bad_name);
   // Before LeaveContribution, after which a heartbeat may send the report.
   options_.control->AddPhases(timer_.EndContribution());
+  if (auto histograms = histograms_.Take(); histograms.has_value()) {
+    options_.control->AddHistograms(*std::move(histograms));
+  }
   options_.control->LeaveContribution(work.sequence + 1, report, result);
   Failpoint("worker.in_barrier");
   return absl::OkStatus();

@@ -408,6 +408,16 @@ void ChiefClient::AddPhases(const Phases& phases) {
   outbox_.AddPhases(phases);
 }
 
+void ChiefClient::AddHistograms(ContributionHistograms histograms) {
+  MutexLock lock(&mutex_);
+  outbox_.AddHistograms(std::move(histograms));
+}
+
+void ChiefClient::AddMetrics(const MetricSums& metrics) {
+  MutexLock lock(&mutex_);
+  outbox_.AddMetrics(metrics);
+}
+
 void ChiefClient::OutOfWork() {
   MutexLock lock(&mutex_);
   out_of_work_ = true;

@@ -114,11 +114,14 @@ class ChiefClient : public JobControl {
   void LeaveContribution(uint64_t next_sequence,
                          const ContributionReport& report,
                          const ContributionResult& result) override;
-  // The same without a report, for a program of the SDK: the chief does not
-  // know its losses.
+  // The same without a report, for a program of the SDK: what it has to say of
+  // its losses comes by AddMetrics.
   void LeaveContribution(uint64_t next_sequence,
                          const ContributionResult& result);
   void AddPhases(const Phases& phases) override;
+  void AddHistograms(ContributionHistograms histograms) override;
+  // Tells what a program of the SDK reports.
+  void AddMetrics(const MetricSums& metrics);
   void OutOfWork() override;
 
   // Stops this worker from inside, for example after a signal. The contribution

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/checkpoint.pb.h"
@@ -83,6 +85,12 @@ struct AppendTrainLog {
   std::string line;
 };
 
+// Writes histograms for TensorBoard, under their tags. There is no answer.
+struct AppendHistograms {
+  uint64_t step = 0;
+  std::vector<std::pair<std::string, Histogram>> histograms;
+};
+
 // Writes DONE into the work directory. Answered by OnDoneWritten, and with
 // `wait` by OnEvaluated once the evaluator has written its line.
 struct WriteDone {
@@ -100,10 +108,10 @@ struct Finish {
   absl::Status status;
 };
 
-using Action =
-    std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
-                 PrepareCheckpoint, CommitCheckpoint, DiscardCheckpoint,
-                 CutTrainLog, AppendTrainLog, WriteDone, LogLine, Finish>;
+using Action = std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
+                            PrepareCheckpoint, CommitCheckpoint,
+                            DiscardCheckpoint, CutTrainLog, AppendTrainLog,
+                            AppendHistograms, WriteDone, LogLine, Finish>;
 
 // Of Action, as timelines call them.
 inline constexpr const char* kActionNames[] = {"call a ps",
