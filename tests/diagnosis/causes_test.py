@@ -79,6 +79,8 @@ class Group:
 
 
 class Cluster:
+    running = []
+
     def __init__(self, seed, mode="sync", ps=2, workers=3, units=512, **job):
         self.dir = tempfile.mkdtemp(prefix="causes")
         self.rng = random.Random(seed)
@@ -96,6 +98,7 @@ class Cluster:
         self.starts_in = {}
         self.environment = {}
         self.flags = {}
+        Cluster.running.append(self)
 
     def start(self, role, index):
         name = f"{role}/{index}"
@@ -358,8 +361,8 @@ CAUSES = [
 
 def run(cause, seed):
     """Whether the report named the right cause; prints what it named."""
-    cluster, expected = cause(seed)
     try:
+        cluster, expected = cause(seed)
         time.sleep(SETTLE_SECONDS)
         named = []
         for _ in range(REPORTS):
@@ -384,7 +387,8 @@ def run(cause, seed):
             print(json.dumps(report, indent=1), flush=True)
         return right
     finally:
-        cluster.close()
+        while Cluster.running:
+            Cluster.running.pop().close()
 
 
 def main():
