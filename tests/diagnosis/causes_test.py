@@ -389,9 +389,10 @@ def run(cause, seed):
             # No report may name a task, not only most of them.
             right = right and all(not c["task"] for c in named)
         print(
-            f"{'right' if right else 'WRONG':5} {cause.__name__:12} "
-            f"seed {seed:4}  expected {sorted(expected)[0]}, said {dict(votes)}: "
-            f"{named[-1]['sentence']}",
+            "right" if right else "WRONG",
+            cause.__name__,
+            f"seed {seed}: expected {sorted(expected)[0]},",
+            f"said {dict(votes)}: {named[-1]['sentence']}",
             flush=True,
         )
         if not right and os.environ.get("WEIR_CAUSES_DUMP"):
