@@ -300,8 +300,8 @@ def memory(seed):
     usage = first if first.exists() else group.path / "memory.current"
     limit = "memory.limit_in_bytes" if first.exists() else "memory.max"
     used = int(usage.read_text())
-    least = used * cluster.rng.uniform(0.3, 0.5)
-    for share in (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3):
+    least = used * cluster.rng.uniform(0.5, 0.7)
+    for share in (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5):
         # The kernel may need some tries to write so much to the swap file.
         if used * share >= least:
             with contextlib.suppress(OSError):

@@ -19,6 +19,8 @@ constexpr double kWorse = 1.6;
 constexpr double kLateSeconds = 0.005;
 // Of its processors, above which a task has none left.
 constexpr double kBusyShare = 0.85;
+// Of a step, above which waits that no one task causes are worth a word.
+constexpr double kWaitsMax = 0.5;
 constexpr double kStallShare = 0.1;
 constexpr double kFaultsPerSecond = 200.0;
 // A step that is shorter is mostly round trips.
@@ -389,7 +391,8 @@ class Doctor {
                           Percent(compute), used),
           "use more hosts, or fewer tasks on this one");
     }
-    if (waits > 0.3 && step < kSmallStepSeconds && bytes < kSmallBytesPerStep) {
+    if (waits > kWaitsMax && step < kSmallStepSeconds &&
+        bytes < kSmallBytesPerStep) {
       return Make("small_model", "", waits,
                   absl::StrFormat("the model is small: a step takes %s, and "
                                   "%s of it are round trips of %.0f KiB",
@@ -397,7 +400,7 @@ class Doctor {
                   "use larger batches, fewer workers, or put the ps on the "
                   "workers' hosts");
     }
-    if (waits > 0.3) {
+    if (waits > kWaitsMax) {
       return Make("slow_link", "", waits,
                   absl::StrFormat(
                       "all workers wait for values and receipts %s of a step "
