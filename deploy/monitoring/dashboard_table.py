@@ -75,6 +75,16 @@ def quantiles(name: str) -> tuple[tuple[str, str], ...]:
     )
 
 
+def or_zero(
+    queries: tuple[tuple[str, str], ...],
+) -> tuple[tuple[str, str], ...]:
+    """0 where a histogram has counted nothing."""
+    return tuple(
+        (f"{expression} >= 0 or sum(0 * weir_ps_version{{{JOB}}})", legend)
+        for expression, legend in queries
+    )
+
+
 TASK = "{{role}}/{{index}}"
 
 AT_A_GLANCE = Row(
@@ -389,7 +399,7 @@ SERVERS = Row(
             "timeseries",
             "none",
             (
-                *quantiles("weir_ps_staleness_steps"),
+                *or_zero(quantiles("weir_ps_staleness_steps")),
                 (f"weir_job_staleness_steps{{{JOB}}}", "mean"),
             ),
             "Updates that a block had taken since the values that a push was "

@@ -290,7 +290,9 @@ class PrometheusTest(unittest.TestCase):
         self.check_expressions(scene)
         with self.hanging_scrapers(scene):
             scene.stays(set())
-            self.assertEqual(scene.values("min(min_over_time(up[10s]))"), [1.0])
+            # A scrape may fail that a busy host keeps waiting for a second.
+            (share,) = scene.values(f"min(avg_over_time(up[{QUIET_S}s]))")
+            self.assertGreater(share, 0.5, scene.all_logs())
         scene.running["worker/1"].kill()
         scene.check_only({"WeirWorkerAbsent", "WeirTaskUnreachable"})
 
@@ -333,8 +335,11 @@ class PrometheusTest(unittest.TestCase):
         with contextlib.ExitStack() as sockets:
             for port in scene.ports.values():
                 for _ in range(HANGING_SCRAPERS):
-                    one = socket.create_connection(("127.0.0.1", port), 10)
-                    sockets.enter_context(one)
+                    one = sockets.enter_context(socket.socket())
+                    # Smaller than a page, so that the rest of it must wait.
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+                    one.settimeout(10)
+                    one.connect(("127.0.0.1", port))
                     one.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 9)
             yield
 
