@@ -41,6 +41,7 @@ def generate():
             "field_rules.proto",
             "job_spec.proto",
             "ps.proto",
+            "trace.proto",
         ]
     )
     if code != 0:

@@ -52,7 +52,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/cc/weir_tables.h"
+#include "client/cc/weir_report.h"
 
 namespace weir::sdk {
 
@@ -188,21 +188,6 @@ struct PushOptions {
   std::vector<RowGradients> rows = {};
 };
 
-// One parameter server.
-struct ServerStatus {
-  std::string address;
-  bool ready = false;  // holds tensors, takes pushes
-  std::string job;
-  uint64_t version_min = 0;  // updates applied, over its blocks
-  uint64_t version_max = 0;
-  uint64_t blocks_accepted = 0;
-  uint64_t blocks_duplicate = 0;  // repeated after a broken connection
-  uint64_t blocks_left_out = 0;   // with NaN or Inf
-  uint64_t staleness_max = 0;     // async: updates between pull and push
-  uint64_t bytes_resident = 0;
-  std::vector<TableStatus> tables = {};
-};
-
 class Client {
  public:
   // Connects to every ps. Nothing is declared yet.
@@ -271,6 +256,12 @@ class Client {
   // Waits until the push that StartPushPull or EndPush sent is settled, and
   // the values that it fetches are here.
   Status Wait();
+
+  // Tells how the push before went. The job's chief writes means of what all
+  // workers reported into train.jsonl and as curves for TensorBoard, about once
+  // a second; without a chief nothing happens. It makes no call to anybody, so
+  // every push may have its report.
+  Status Report(const Metrics& metrics);
 
   // How many pushes of this rank every ps has taken, those of its earlier
   // processes included.

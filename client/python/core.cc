@@ -164,6 +164,11 @@ class CoreClient {
   }
   void EndPush() { Check(Open()->EndPush()); }
   uint64_t pushes() { return Open()->pushes(); }
+  // It only adds up, so it keeps the GIL.
+  void Report(const std::vector<std::pair<std::string, double>>& values,
+              uint64_t examples) {
+    Check(Open()->Report({values, examples}));
+  }
 
   std::vector<py::dict> Servers() {
     std::vector<sdk::ServerStatus> servers;
@@ -340,6 +345,7 @@ PYBIND11_MODULE(_core, module) {
       .def("ready_from", &CoreClient::ReadyFrom)
       .def("end_push", &CoreClient::EndPush)
       .def("wait", &CoreClient::Call<&Client::Wait>)
+      .def("report", &CoreClient::Report)
       .def("finish", &CoreClient::Call<&Client::Finish>)
       .def("servers", &CoreClient::Servers)
       .def("close", &CoreClient::Close)

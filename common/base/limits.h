@@ -119,6 +119,19 @@ inline constexpr uint64_t kShmRegionBytesMax = uint64_t{1} << 30;
 inline constexpr uint64_t kReportsAheadMax = uint64_t{1} << 18;
 inline constexpr uint64_t kReportStepsMin = 16;
 
+// Histograms in a message of the heartbeat: with TensorBoard's own 30 buckets
+// so many variables take about 150 KiB, which is far below what the chief
+// takes. Those of variables and contributions beyond the number are left out.
+inline constexpr int kHistogramVariablesMax = 512;
+inline constexpr int kHistogramBucketsMax = 30;
+
+// Metrics that a program reports with one call, and names of metrics that a job
+// has in all: each is a curve, and a key in every line of train.jsonl.
+inline constexpr size_t kMetricsPerReportMax = 32;
+inline constexpr size_t kMetricNamesMax = 128;
+// Bytes of such a name.
+inline constexpr size_t kMetricNameBytesMax = 64;
+
 // Processes that had a slot before and are remembered, for each slot. One that
 // is forgotten is still known by its generation, unless it never had any.
 inline constexpr size_t kReplacedMax = 1024;
@@ -130,6 +143,22 @@ inline constexpr size_t kChiefInboxMax = 4096;
 // Memory that gRPC may use in the chief for messages on their way, over all
 // connections. The largest, a registration, has at most 4 MiB.
 inline constexpr size_t kChiefWireBytesMax = size_t{64} << 20;
+
+// ------------------------------------------------------------- timelines
+
+// How long one trace may be. Longer ones would fill their bounds long before.
+inline constexpr std::chrono::seconds kTraceMax{60};
+
+// Events in one message of a trace; a message then has less than 1 MiB.
+inline constexpr size_t kTraceEventsPerPart = 8192;
+
+// What the chief keeps of all workers' timelines, in bytes of messages, and
+// what it reckons one event takes. Each worker has the same share.
+inline constexpr size_t kTraceBytesMax = size_t{64} << 20;
+inline constexpr size_t kTraceEventBytes = 96;
+
+// How long the chief waits for the timelines of its workers after the end.
+inline constexpr std::chrono::seconds kTraceLateWait{10};
 
 // ------------------------------------------------------- rows of tables
 

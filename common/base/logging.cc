@@ -159,7 +159,7 @@ class Formatter : public spdlog::formatter {
 
   void format(const spdlog::details::log_msg& message,
               spdlog::memory_buf_t& to) override {
-    LogLine line;
+    LogEntry line;
     line.time_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                        message.time.time_since_epoch())
                        .count();
@@ -167,7 +167,7 @@ class Formatter : public spdlog::formatter {
     line.task = task_;
     line.module = message.source.filename;
     line.message.assign(message.payload.data(), message.payload.size());
-    const std::string text = FormatLogLine(line, format_) + "\n";
+    const std::string text = FormatLogEntry(line, format_) + "\n";
     to.append(text.data(), text.data() + text.size());
   }
 
@@ -247,7 +247,7 @@ bool IsLogged(LogLevel level, LogModule module) {
                       std::memory_order_relaxed);
 }
 
-std::string FormatLogLine(const LogLine& line, LogFormat format) {
+std::string FormatLogEntry(const LogEntry& line, LogFormat format) {
   const auto seconds = static_cast<std::time_t>(line.time_ms / 1000);
   std::tm utc = {};
   gmtime_r(&seconds, &utc);

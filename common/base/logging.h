@@ -124,7 +124,7 @@ void SetLogLevel(LogLevel level);
 bool IsLogged(LogLevel level, LogModule module);
 
 // One line of a log, taken apart.
-struct LogLine {
+struct LogEntry {
   int64_t time_ms = 0;  // since 1970, UTC
   LogLevel level = LogLevel::kInfo;
   std::string task;
@@ -134,7 +134,7 @@ struct LogLine {
 
 // Returns `line` in that form, without an end. REQUIRES: its texts are as
 // Printable makes them, and the year of its time has four digits.
-std::string FormatLogLine(const LogLine& line, LogFormat format);
+std::string FormatLogEntry(const LogEntry& line, LogFormat format);
 
 // Writes one line. spdlog's own header would take half a second of compiling in
 // each source that logs, so it is not included here.

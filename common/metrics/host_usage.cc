@@ -86,10 +86,7 @@ int64_t MemoryStallNs(const CgroupPaths& paths) {
   return 0;
 }
 
-HostMeter::HostMeter()
-    : processors_(ProcessorsAllowed()),
-      memory_bytes_max_(MemoryLimitBytes()),
-      thread_([this] { Run(); }) {}
+HostMeter::HostMeter() : thread_([this] { Run(); }) {}
 
 HostMeter::~HostMeter() {
   {
@@ -116,8 +113,9 @@ void HostMeter::Run() {
 
 HostUsage HostMeter::Read() const {
   HostUsage usage;
-  usage.processors = processors_;
-  usage.memory_bytes_max = memory_bytes_max_;
+  // Limits may change while the process runs.
+  usage.processors = ProcessorsAllowed();
+  usage.memory_bytes_max = MemoryLimitBytes();
   usage.resident_bytes = ResidentBytes();
   usage.memory_stall_ns = MemoryStallNs();
   rusage used = {};

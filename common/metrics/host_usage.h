@@ -55,8 +55,6 @@ class HostMeter {
  private:
   void Run();
 
-  const double processors_;
-  const int64_t memory_bytes_max_;
   mutable Mutex mutex_;
   CondVar stopped_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

@@ -57,6 +57,7 @@ void AddTablesCommand(CLI::App* app, Command* command);
 void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
                     Command* command);
 void AddTopCommand(CLI::App* app, Command* command);
+void AddTraceCommand(CLI::App* app, Command* command);
 void AddTrainCommand(CLI::App* app, Command* command);
 // Adds the flag --version, too.
 void AddVersionCommand(CLI::App* app, Command* command);

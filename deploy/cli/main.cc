@@ -1,5 +1,5 @@
 // weir_cli: what `./weir` runs for train, run, task, probe, render, config,
-// checkpoint, tables, top, evaluate, predict, page, logs, secret, certs,
+// checkpoint, tables, top, trace, evaluate, predict, page, logs, secret, certs,
 // gpu-check and version.
 #include <algorithm>
 #include <cstdio>
@@ -79,6 +79,7 @@ int main(int argc, char** argv) {
   weir::AddTablesCommand(&app, &command);
   weir::AddTaskCommand(&app, words, &command);
   weir::AddTopCommand(&app, &command);
+  weir::AddTraceCommand(&app, &command);
   weir::AddTrainCommand(&app, &command);
   weir::AddVersionCommand(&app, &command);
   std::string parent;

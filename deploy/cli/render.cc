@@ -168,6 +168,9 @@ void AddKubernetesFlags(CLI::App* render, RenderOptions* options) {
   render->add_flag("--tls", options->tls,
                    "certificates in place of a secret: from the Secrets "
                    "<name>-<role>-tls");
+  render->add_flag("--metrics", options->metrics,
+                   "show health and metrics of every task of Weir to the "
+                   "cluster's Prometheus, at port 9464");
 }
 
 }  // namespace

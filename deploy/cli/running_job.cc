@@ -43,6 +43,7 @@ absl::Status FillFromWorkdir(RunningJobFlags* flags) {
 void AddRunningJobFlags(CLI::App* app, RunningJobFlags* flags) {
   app->add_option("workdir", flags->workdir,
                   "the directory of a run on this host");
+  app->add_option("--chief", flags->chief, "host:port of the job's chief");
   app->add_option("--cluster", flags->sources.flag_cluster,
                   "\"ps=host:port,...;worker=host:port,...;chief=host:port\"; "
                   "default TF_CONFIG");
@@ -56,7 +57,11 @@ absl::StatusOr<RunningJob> FindRunningJob(const RunningJobFlags& flags) {
     WEIR_RETURN_IF_ERROR(FillFromWorkdir(&found));
   }
   RunningJob job;
-  WEIR_ASSIGN_OR_RETURN(job.cluster, ResolveCluster(found.sources));
+  job.chief_address = found.chief;
+  if (job.chief_address.empty()) {
+    WEIR_ASSIGN_OR_RETURN(job.cluster, ResolveCluster(found.sources));
+    job.chief_address = job.cluster.chief_address();
+  }
   WEIR_ASSIGN_OR_RETURN(job.security,
                         Security::Create(found.security, PeerRole::kAdmin, 0));
   return job;

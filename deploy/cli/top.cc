@@ -64,15 +64,15 @@ absl::StatusOr<std::string> Show(const JobReport& report,
 
 absl::StatusOr<int> Watch(const Options& options) {
   WEIR_ASSIGN_OR_RETURN(const RunningJob job, FindRunningJob(options.job));
-  if (job.cluster.chief_address().empty()) {
+  if (job.chief_address.empty()) {
     return absl::InvalidArgumentError(
-        "no chief is known; give the directory of a run, or --cluster "
-        "'chief=HOST:PORT', or set TF_CONFIG");
+        "no chief is known; give the directory of a run, or --chief "
+        "HOST:PORT, or set TF_CONFIG");
   }
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   const bool once = options.once || options.output != "text" || !terminal;
   StopSignal stop({SIGINT, SIGTERM}, [](int signal) { _exit(128 + signal); });
-  ChiefPoll chief(job.cluster.chief_address(), *job.security);
+  ChiefPoll chief(job.chief_address, *job.security);
   const auto interval = std::chrono::duration<double>(options.interval_seconds);
   auto answered = std::chrono::steady_clock::now();
   while (stop.first() == 0) {
@@ -92,9 +92,9 @@ absl::StatusOr<int> Watch(const Options& options) {
                !absl::IsDeadlineExceeded(report.status())) {
       return report.status();
     } else if (now - answered > kGiveUpAfter) {
-      return Annotate(report.status(),
-                      absl::StrCat("the chief at ", job.cluster.chief_address(),
-                                   " does not answer"));
+      return Annotate(
+          report.status(),
+          absl::StrCat("the chief at ", job.chief_address, " does not answer"));
     }
     std::this_thread::sleep_for(interval);
   }

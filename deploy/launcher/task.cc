@@ -16,6 +16,7 @@
 #include "deploy/launcher/local_cluster.h"
 #include "deploy/launcher/task_door.h"
 #include "deploy/launcher/user_command.h"
+#include "proto/admin/admin_port.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/job/job_spec_text.h"
 

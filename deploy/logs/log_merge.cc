@@ -82,14 +82,14 @@ absl::string_view TakeWord(absl::string_view* text) {
   return word;
 }
 
-std::optional<LogLine> ParseText(absl::string_view text) {
+std::optional<LogEntry> ParseText(absl::string_view text) {
   const auto time = ParseTime(TakeWord(&text));
   const absl::string_view task = TakeWord(&text);
   const auto level = LevelOfLetter(TakeWord(&text));
   if (!time.has_value() || task.empty() || !level.has_value()) {
     return std::nullopt;
   }
-  LogLine line;
+  LogEntry line;
   line.time_ms = *time;
   line.level = *level;
   line.task = AllPrintable(task);
@@ -97,7 +97,7 @@ std::optional<LogLine> ParseText(absl::string_view text) {
   return line;
 }
 
-std::optional<LogLine> ParseJson(absl::string_view text) {
+std::optional<LogEntry> ParseJson(absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
   const auto read = [&](const char* key) -> std::optional<std::string> {
     const auto found = json.find(key);
@@ -117,7 +117,7 @@ std::optional<LogLine> ParseJson(absl::string_view text) {
       !message.has_value()) {
     return std::nullopt;
   }
-  LogLine line;
+  LogEntry line;
   line.time_ms = *time;
   line.level = *level;
   // An escape of JSON may have brought any character.
@@ -129,7 +129,7 @@ std::optional<LogLine> ParseJson(absl::string_view text) {
 
 }  // namespace
 
-std::optional<LogLine> ParseLogLine(absl::string_view text) {
+std::optional<LogEntry> ParseLogEntry(absl::string_view text) {
   if (absl::ConsumePrefix(&text, kJsonStart)) {
     // Back to its begin: only what may be a head is worth a parser.
     return ParseJson(
@@ -146,7 +146,7 @@ std::string FormatMergedLine(const MergedLine& line, LogFormat format) {
     return Json{{"task", line.line.task}, {"message", line.line.message}}
         .dump();
   }
-  return FormatLogLine(line.line, format);
+  return FormatLogEntry(line.line, format);
 }
 
 size_t LogMerge::AddSource(const std::string& task) {
@@ -165,7 +165,7 @@ void LogMerge::Offer(size_t source, absl::string_view text) {
   Source& to = sources_[source];
   MergedLine next;
   next.source = source;
-  if (auto head = ParseLogLine(text); head.has_value()) {
+  if (auto head = ParseLogEntry(text); head.has_value()) {
     next.is_head = true;
     next.line = *std::move(head);
     to.head = next.line;

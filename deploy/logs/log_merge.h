@@ -35,14 +35,14 @@ namespace weir {
 
 // Takes a head apart, in either form. Its texts are printable, whatever the
 // bytes of `text` are. nullopt for other text.
-std::optional<LogLine> ParseLogLine(absl::string_view text);
+std::optional<LogEntry> ParseLogEntry(absl::string_view text);
 
 struct MergedLine {
   size_t source = 0;
   bool is_head = false;
   // Of other text: the task of the source; time, level and module of the head
   // that it belongs to. Before the first one, time_ms is 0 and the level info.
-  LogLine line;
+  LogEntry line;
 };
 
 // Returns `line` as it is shown, without an end. Other text is
@@ -67,7 +67,7 @@ class LogMerge {
   struct Source {
     std::string task;
     std::optional<MergedLine> next;
-    LogLine head;  // the last one
+    LogEntry head;  // the last one
   };
 
   std::vector<Source> sources_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "deploy/render/plan_checks.h"
 #include "deploy/render/pods.h"
+#include "proto/admin/admin_port.h"
 
 namespace weir {
 namespace {
@@ -67,6 +68,13 @@ Manifest Network(const RenderPlan& plan) {
        Tree::array({{{"from", Tree::array({pods})}, {"ports", task_port}}})}};
   std::vector<std::string> comment = {
       "Only the job's own pods may connect to its port."};
+  if (plan.options.metrics) {
+    comment.push_back("The metrics are for every pod of the cluster.");
+    const Tree anywhere = {{"namespaceSelector", Tree::object()}};
+    spec["ingress"].push_back(
+        {{"from", Tree::array({anywhere})},
+         {"ports", Tree::array({Port("TCP", kAdminPort)})}});
+  }
   if (plan.user_program()) {
     comment.push_back(
         "What a user's program may call is not restricted: Weir does not know "

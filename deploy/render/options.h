@@ -58,6 +58,8 @@ struct RenderOptions {
   std::vector<std::string> memories;        // "ps=4Gi"
   std::string secret;  // name of the Secret; "": <name>-secret
   bool tls = false;    // certificates in place of a secret
+  // Whether every program of Weir shows its metrics to the whole cluster.
+  bool metrics = false;
   // 0: 2222; under Slurm, whose jobs may share a node, one that the script
   // computes from the job's number.
   int port = 0;

@@ -404,6 +404,10 @@ std::vector<std::pair<std::string, std::string>> StoreVariables(
   return variables;
 }
 
+bool ShowsMetrics(const RenderPlan& plan, const RolePlan& role) {
+  return plan.options.metrics && role.command.empty();
+}
+
 std::vector<std::string> TaskWords(const RenderPlan& plan, const RolePlan& role,
                                    const std::string& job,
                                    const std::string& workdir) {
@@ -419,6 +423,10 @@ std::vector<std::string> TaskWords(const RenderPlan& plan, const RolePlan& role,
     words.push_back(absl::StrCat("--checkpoints=", plan.options.checkpoints));
   }
   words.push_back(absl::StrCat("--grace_seconds=", plan.options.grace_seconds));
+  // A user's program does not get it from `weir task`.
+  if (plan.options.metrics) {
+    words.push_back("--admin_address=0.0.0.0");
+  }
   if (role.reads_job && role.reads_data) {
     if (!plan.data.folder.empty()) {
       words.push_back(absl::StrCat("--data_dir=", plan.data.folder));

@@ -129,6 +129,9 @@ absl::Status CheckName(const std::string& name);
 std::vector<std::pair<std::string, std::string>> StoreVariables(
     const RenderPlan& plan);
 
+// Whether the program of a role has an admin port that the cluster may reach.
+bool ShowsMetrics(const RenderPlan& plan, const RolePlan& role);
+
 // The words behind `weir` of a task. `job` and `workdir` are paths where it
 // runs.
 std::vector<std::string> TaskWords(const RenderPlan& plan, const RolePlan& role,

@@ -9,6 +9,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/status.h"
 #include "deploy/render/quantity.h"
+#include "proto/admin/admin_port.h"
 
 namespace weir {
 namespace {
@@ -190,6 +191,19 @@ Tree CopyContainer(const DataPlan& data) {
           {"volumeMounts", Tree::array({to, scratch})}};
 }
 
+Tree Ports(const RenderPlan& plan, const RolePlan& role,
+           const PodStyle& style) {
+  Tree ports = Tree::array();
+  if (role.role != TaskRole::kEvaluator) {  // which nobody calls
+    ports.push_back(
+        {{"name", style.port_name}, {"containerPort", plan.options.port}});
+  }
+  if (ShowsMetrics(plan, role)) {
+    ports.push_back({{"name", "metrics"}, {"containerPort", kAdminPort}});
+  }
+  return ports;
+}
+
 Tree Container(const RenderPlan& plan, const RolePlan& role,
                const PodStyle& style, Tree mounts) {
   const std::string job =
@@ -201,10 +215,8 @@ Tree Container(const RenderPlan& plan, const RolePlan& role,
       {"command", {"weir"}},
       {"args", TaskWords(plan, role, job, ContainerPaths::kRun)},
       {"env", Env(plan, role, style)}};
-  if (role.role != TaskRole::kEvaluator) {  // which nobody calls
-    const Tree port = {{"name", style.port_name},
-                       {"containerPort", plan.options.port}};
-    container["ports"] = Tree::array({port});
+  if (const Tree ports = Ports(plan, role, style); !ports.empty()) {
+    container["ports"] = ports;
   }
   container["resources"] = Resources(role);
   container["securityContext"] = SecurityContext();
@@ -312,10 +324,18 @@ Tree Metadata(const RenderPlan& plan, const std::string& name,
 Tree PodTemplate(const RenderPlan& plan, const RolePlan& role,
                  const PodStyle& style) {
   Tree metadata = {{"labels", Labels(plan, role.name())}};
+  Tree annotations = Tree::object();
   if (role.role == TaskRole::kPs || role.role == TaskRole::kChief) {
     // The autoscaler moves these for a cheaper node only if it must.
-    metadata["annotations"] = {
-        {"cluster-autoscaler.kubernetes.io/safe-to-evict", "false"}};
+    annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] = "false";
+  }
+  if (ShowsMetrics(plan, role)) {
+    annotations["prometheus.io/scrape"] = "true";
+    annotations["prometheus.io/port"] = absl::StrCat(kAdminPort);
+    annotations["prometheus.io/path"] = "/metrics";
+  }
+  if (!annotations.empty()) {
+    metadata["annotations"] = std::move(annotations);
   }
   return {{"metadata", metadata}, {"spec", PodSpec(plan, role, style)}};
 }
@@ -410,7 +430,10 @@ std::vector<Choice> PodChoices(const RenderPlan& plan) {
       {"secret's file", "0440 root:10001",
        "fsGroup makes it so; Weir refuses one that everybody can read"},
       {"safe-to-evict", "false for ps and chief",
-       "moving one costs a restore; workers may be moved at any time"}};
+       "moving one costs a restore; workers may be moved at any time"},
+      {"metrics", plan.options.metrics ? "port 9464, of the cluster" : "none",
+       "--metrics opens them to every pod of the cluster, and the page to "
+       "whoever has the job's secret"}};
 }
 
 }  // namespace weir

@@ -213,10 +213,12 @@ std::optional<HttpCodec::Response> AdminServer::Check(
     HttpCodec::Response answer =
         Plain(303, "see the same page without the token");
     answer.headers = {
-        {"Location", request.path + WithoutToken(request.query)},
+        // Relative, so that a proxy may put the pages below a prefix.
+        {"Location", "./" + request.path.substr(request.path.rfind('/') + 1) +
+                         WithoutToken(request.query)},
         {"Set-Cookie", absl::StrCat(cookie_name_, "=", options_.token,
                                     "; Path=/; Max-Age=", kCookieSeconds,
-                                    "; HttpOnly; SameSite=Strict")}};
+                                    "; HttpOnly; SameSite=Lax")}};
     return answer;
   }
   absl::string_view bearer = request.authorization;

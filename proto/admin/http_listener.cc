@@ -138,6 +138,7 @@ HttpListener::~HttpListener() {
 
 void HttpListener::Run() {
   pthread_setname_np(pthread_self(), "weir_admin");
+  budget_.PauseNs(ThreadCpuNs(), options_.clock->NowNs());  // it begins here
   while (!stopping_) {
     Wait();
     AcceptAll();

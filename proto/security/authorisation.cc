@@ -26,12 +26,15 @@ constexpr AccessRow kTable[] = {
     {"/weir.ParameterServer/PullRows", kNo, kYes, kYes, kNo},
     {"/weir.ParameterServer/PushRows", kNo, kYes, kNo, kNo},
     {"/weir.ParameterServer/Shrink", kYes, kNo, kNo, kYes},
+    {"/weir.ParameterServer/Trace", kNo, kNo, kNo, kYes},
     {"/weir.ParameterServer/Snapshot", kYes, kLeads, kNo, kNo},
     {"/weir.ParameterServer/Shutdown", kYes, kLeads, kNo, kYes},
     {"/weir.Chief/Register", kNo, kYes, kNo, kNo},
     {"/weir.Chief/Heartbeat", kNo, kYes, kNo, kNo},
     {"/weir.Chief/GetStatus", kYes, kYes, kYes, kYes},
     {"/weir.Chief/GetReport", kNo, kNo, kYes, kYes},
+    {"/weir.Chief/Trace", kNo, kNo, kNo, kYes},
+    {"/weir.Chief/PutTrace", kNo, kYes, kNo, kNo},
     {"/grpc.health.v1.Health/Check", kYes, kYes, kYes, kYes, /*ps=*/kYes},
 };
 

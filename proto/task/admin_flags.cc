@@ -10,6 +10,7 @@
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/io/close_memory.h"
+#include "proto/admin/admin_port.h"
 
 namespace weir {
 namespace {

@@ -21,14 +21,10 @@ class App;
 
 namespace weir {
 
-// The port where nobody says another: the one on which programs that
-// OpenTelemetry watches show Prometheus their metrics, free of meaning beside
-// that.
-inline constexpr int kAdminPort = 9464;
-
 struct AdminFlags {
-  std::optional<int> port;  // without it and `address` there is no admin port
-  std::string address;      // "": this host's loopback
+  // Without both there is no admin port; without the first it is kAdminPort.
+  std::optional<int> port;
+  std::string address;  // "": this host's loopback
   // Go on without it if it cannot be opened.
   bool may_miss = false;
   // A secret that lets in who may look at the task, and nothing else.

@@ -71,12 +71,7 @@ void Board::AddLine(absl::string_view line) {
 
 absl::Status Board::Write(const nlohmann::json& line) {
   step_ = line["step"].get<uint64_t>();
-  if (file_.closed()) {
-    tags_.clear();
-    if (!options_.job_text.empty()) {
-      WEIR_RETURN_IF_ERROR(WriteJob(step_));
-    }
-  }
+  WEIR_RETURN_IF_ERROR(BeginFile(step_));
   tensorboard::Summary summary;
   for (const auto& [name, value] : line.items()) {
     if (name == "phases" && value.is_object()) {
@@ -88,7 +83,36 @@ absl::Status Board::Write(const nlohmann::json& line) {
   return file_.Write(step_, std::move(summary));
 }
 
-absl::Status Board::WriteJob(uint64_t step) {
+void Board::AddHistograms(
+    uint64_t step,
+    const std::vector<std::pair<std::string, Histogram>>& histograms) {
+  if (options_.directory.empty() || step <= histogram_step_) {
+    return;
+  }
+  histogram_step_ = step;
+  absl::Status status = BeginFile(step);
+  if (status.ok()) {
+    tensorboard::Summary summary;
+    for (const auto& [tag, histogram] : histograms) {
+      AddHistogram(tag, histogram, tags_.insert(tag).second, &summary);
+      if (histogram.not_finite() > 0) {
+        Add(absl::StrCat("not_finite/", tag),
+            static_cast<double>(histogram.not_finite()), &summary);
+      }
+    }
+    status = file_.Write(step, std::move(summary));
+  }
+  WarnOnce(status);
+}
+
+absl::Status Board::BeginFile(uint64_t step) {
+  if (!file_.closed()) {
+    return absl::OkStatus();
+  }
+  tags_.clear();
+  if (options_.job_text.empty()) {
+    return absl::OkStatus();
+  }
   tensorboard::Summary summary;
   AddText("job", absl::StrCat("```\n", options_.job_text, "\n```"), &summary);
   AddHparams(options_.hparams, Now(), &summary);

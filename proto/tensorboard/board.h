@@ -2,11 +2,12 @@
 //
 // Place: the chief hands it the lines of train.jsonl, the evaluator those of
 //   eval.jsonl. Every number of a line becomes a point of a curve at its step.
+//   The chief also hands it the histograms that workers send.
 //
 // Each file begins with the job's text, its hyperparameters and which curves
 // share a chart, where it has a job. The first file is made with the first
-// line. A curve never harms a job: what cannot be written is left out, and the
-// first failure in a row is logged.
+// line or histogram. A curve never harms a job: what cannot be written is left
+// out, and the first failure in a row is logged.
 //
 // Threads: compatible.
 #ifndef PROTO_TENSORBOARD_BOARD_H_
@@ -16,6 +17,8 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -41,15 +44,25 @@ class Board {
   explicit Board(Options options);
 
   void AddLine(absl::string_view line);
+  // Adds histograms by their tags, and a curve of how many numbers of a tag are
+  // NaN or infinite where there are any. Those that come behind a later step
+  // are left out: TensorBoard would drop what is beyond them.
+  void AddHistograms(
+      uint64_t step,
+      const std::vector<std::pair<std::string, Histogram>>& histograms);
   // Steps are going to begin earlier again: the lines that come take the place
   // of those that were beyond.
-  void Restart() { file_.Close(); }
+  void Restart() {
+    file_.Close();
+    histogram_step_ = 0;
+  }
   // The run has ended. Without a line before, nothing is written.
   void End(bool success);
 
  private:
   absl::Status Write(const nlohmann::json& line);
-  absl::Status WriteJob(uint64_t step);
+  // Begins a file if the next event does.
+  absl::Status BeginFile(uint64_t step);
   void AddPhases(const nlohmann::json& phases, tensorboard::Summary* summary);
   void Add(const std::string& tag, double value, tensorboard::Summary* summary);
   void WarnOnce(const absl::Status& status);
@@ -60,6 +73,7 @@ class Board {
   std::set<std::string> tags_;            // in the file
   std::map<std::string, double> phases_;  // of the line before
   uint64_t step_ = 0;                     // of the line before
+  uint64_t histogram_step_ = 0;           // of the newest histograms
   bool failing_ = false;
 };
 

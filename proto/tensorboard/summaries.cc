@@ -9,7 +9,9 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 
-enum Type { kFloat = 1, kString = 7 };
+enum Type { kFloat = 1, kDouble = 2, kString = 7 };
+// Of the single bucket that equal numbers are in.
+constexpr double kNarrowBucket = 1.0;
 enum Class { kScalarClass = 1, kTensorClass = 2 };
 
 void SetMetadata(const char* plugin, int data_class,
@@ -86,6 +88,40 @@ void AddScalar(const std::string& tag, float value, bool first,
   tensorboard::SummaryValue* const added = AddFloat(tag, value, summary);
   if (first) {
     SetMetadata("scalars", kScalarClass, added);
+  }
+}
+
+void AddHistogram(const std::string& tag, const Histogram& histogram,
+                  bool first, tensorboard::Summary* summary) {
+  const int buckets = histogram.count_size();
+  if (buckets == 0) {
+    return;
+  }
+  // [buckets, 3]: left edge, right edge, how many numbers.
+  std::vector<double> rows;
+  double left = histogram.min();
+  double right = histogram.max();
+  if (!(left < right)) {
+    left -= kNarrowBucket / 2;  // TensorBoard draws nothing that has no width
+    right += kNarrowBucket / 2;
+  }
+  const auto edge = [&](int k) {
+    return k == buckets ? right : left + (right - left) * k / buckets;
+  };
+  for (int k = 0; k < buckets; ++k) {
+    rows.insert(rows.end(), {edge(k), edge(k + 1),
+                             static_cast<double>(histogram.count(k))});
+  }
+  tensorboard::SummaryValue* const value = summary->add_value();
+  value->set_tag(tag);
+  tensorboard::Tensor* const tensor = value->mutable_tensor();
+  tensor->set_dtype(kDouble);
+  tensor->mutable_shape()->add_dim()->set_size(buckets);
+  tensor->mutable_shape()->add_dim()->set_size(3);
+  // Little endian, as this machine is.
+  tensor->set_content(rows.data(), rows.size() * sizeof(double));
+  if (first) {
+    SetMetadata("histograms", kTensorClass, value);
   }
 }
 

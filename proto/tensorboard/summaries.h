@@ -3,7 +3,8 @@
 // Place: board.h.
 //
 // Threads: safe.
-// Source: TensorBoard's plug-ins scalars, text, hparams and custom_scalars.
+// Source: TensorBoard's plug-ins scalars, histograms, text, hparams and
+//   custom_scalars.
 #ifndef PROTO_TENSORBOARD_SUMMARIES_H_
 #define PROTO_TENSORBOARD_SUMMARIES_H_
 
@@ -13,6 +14,7 @@
 
 #include "google/protobuf/message.h"
 #include "google/protobuf/struct.pb.h"
+#include "proto/chief.pb.h"
 #include "proto/tensorboard.pb.h"
 
 namespace weir {
@@ -22,6 +24,9 @@ using Hparams = std::map<std::string, google::protobuf::Value>;
 // `first`: no value of this tag is in the file yet.
 void AddScalar(const std::string& tag, float value, bool first,
                tensorboard::Summary* summary);
+// Nothing is added for a histogram of no numbers.
+void AddHistogram(const std::string& tag, const Histogram& histogram,
+                  bool first, tensorboard::Summary* summary);
 void AddText(const std::string& tag, const std::string& markdown,
              tensorboard::Summary* summary);
 void AddHparams(const Hparams& hparams, double start_seconds,

@@ -10,6 +10,7 @@
 #include "common/base/plant.h"
 #include "common/base/status.h"
 #include "common/objects/any_store.h"
+#include "common/trace/trace.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/evaluated.h"
 #include "proto/job/job_spec_text.h"
@@ -184,7 +185,7 @@ absl::Status ChiefRunner::Start() {
         initial, InitialValues::Open(options_.files, options_.init_from));
   }
   MakeCallers(initial);
-  files_queue_ = std::make_unique<TaskQueue>();
+  files_queue_ = std::make_unique<TaskQueue>("files");
   state_ = std::make_unique<JobState>(std::move(job));
   state_->Start();
   loop_ = std::thread([this] { Loop(); });
@@ -242,6 +243,7 @@ absl::Status ChiefRunner::PostCall(Event event) {
 }
 
 void ChiefRunner::Loop() {
+  NameTraceLane("decisions");
   auto next_tick = std::chrono::steady_clock::now();
   for (;;) {
     std::vector<Event> events;
@@ -260,6 +262,7 @@ void ChiefRunner::Loop() {
       over = inbox_->finished.has_value();
     }
     for (const Event& event : events) {
+      const TraceSpan span("decide");
       event(state_.get());
       CarryOutAll();
     }
@@ -338,6 +341,7 @@ void ChiefRunner::CarryOut(Action action) {
 void ChiefRunner::CarryOutFiles(Action action) {
   PostDisk([action = std::move(action), options = options_](
                Disk* disk, const std::shared_ptr<Inbox>& inbox) {
+    const TraceSpan span(kActionNames[action.index()]);
     std::string note;
     if (const auto* find = std::get_if<FindCheckpoint>(&action)) {
       const auto found = disk->committer.Find(
@@ -368,6 +372,8 @@ void ChiefRunner::CarryOutFiles(Action action) {
     } else if (const auto* line = std::get_if<AppendTrainLog>(&action)) {
       WarnIf(disk->train_file.Append(line->line));
       disk->board.AddLine(line->line);
+    } else if (const auto* spread = std::get_if<AppendHistograms>(&action)) {
+      disk->board.AddHistograms(spread->step, spread->histograms);
     } else if (const auto* done = std::get_if<WriteDone>(&action)) {
       Failpoint("chief.before_done");
       // Whoever finds DONE may expect the whole curve.

@@ -95,6 +95,9 @@ class ChiefRunner {
   void OnProgress(uint64_t stream, const Progress& progress,
                   const std::function<void()>& taken);
   void OnStreamLost(uint64_t stream);
+  // Sends every open stream what `make` makes for their number.
+  // Errors: UNAVAILABLE, RESOURCE_EXHAUSTED as above; then nothing is sent.
+  absl::Status SendToAll(const std::function<Command(size_t streams)>& make);
   // Whether `request` brings the offer of the slot that it asks for, which the
   // chief makes to a worker of another rank (Command.take_slot).
   bool HoldsOffer(const RegisterRequest& request) const {

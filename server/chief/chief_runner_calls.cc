@@ -115,6 +115,16 @@ void ChiefRunner::OnStreamLost(uint64_t stream) {
   });
 }
 
+absl::Status ChiefRunner::SendToAll(
+    const std::function<Command(size_t streams)>& make) {
+  return PostCall([this, make](JobState*) {
+    const Command command = make(sinks_.size());
+    for (const auto& [id, sink] : sinks_) {
+      sink->Send(command);
+    }
+  });
+}
+
 void ChiefRunner::GetStatus(
     const std::function<void(absl::StatusOr<ChiefStatus>)>& done) {
   const absl::Status posted =

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exhausted.h"
 #include "common/base/limits.h"
 #include "common/base/mutex.h"
 #include "common/base/printable.h"
@@ -255,6 +256,53 @@ grpc::ServerUnaryReactor* ChiefService::GetReport(
               finish(report.status());
             });
       });
+}
+
+grpc::ServerUnaryReactor* ChiefService::Trace(
+    grpc::CallbackServerContext* context, const TraceRequest* request,
+    TraceReply* reply) {
+  constexpr char kMethod[] = "/weir.Chief/Trace";
+  return Unary(
+      kMethod, context, access_, runner_,
+      [=, this](const Caller& caller, ChiefRunner* runner, auto finish) {
+        absl::StatusOr<TraceReply> answer =
+            OrExhausted([&] { return traces_->Answer(*request); });
+        absl::Status status = answer.status();
+        if (status.ok()) {
+          *reply = *std::move(answer);
+        }
+        if (request->start_ms() > 0) {
+          access_->Record(caller, kMethod, status);
+        }
+        if (status.ok() && request->start_ms() > 0) {
+          status = runner->SendToAll(
+              [traces = traces_, request = *request](size_t workers) {
+                Command command;
+                *command.mutable_trace() = traces->OrderFor(request, workers);
+                return command;
+              });
+        }
+        finish(status);
+      });
+}
+
+grpc::ServerUnaryReactor* ChiefService::PutTrace(
+    grpc::CallbackServerContext* context, const PutTraceRequest* request,
+    PutTraceReply* reply) {
+  return Unary("/weir.Chief/PutTrace", context, access_, runner_,
+               [=, this](const Caller& caller, ChiefRunner*, auto finish) {
+                 // Who calls is proven, if anything is; not what it says.
+                 uint32_t rank = request->rank();
+                 if (caller.identity && caller.identity->index) {
+                   rank = static_cast<uint32_t>(*caller.identity->index);
+                 }
+                 absl::StatusOr<PutTraceReply> answer =
+                     OrExhausted([&] { return traces_->Put(*request, rank); });
+                 if (answer.ok()) {
+                   *reply = *answer;
+                 }
+                 finish(answer.status());
+               });
 }
 
 }  // namespace weir

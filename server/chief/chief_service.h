@@ -14,11 +14,13 @@
 #define SERVER_CHIEF_CHIEF_SERVICE_H_
 
 #include <atomic>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/security/access_control.h"
 #include "server/chief/chief_runner.h"
+#include "server/chief/trace_collector.h"
 
 namespace weir {
 
@@ -40,6 +42,12 @@ class ChiefService : public Chief::CallbackService {
   grpc::ServerUnaryReactor* GetReport(grpc::CallbackServerContext* context,
                                       const ReportRequest* request,
                                       JobReport* reply) override;
+  grpc::ServerUnaryReactor* Trace(grpc::CallbackServerContext* context,
+                                  const TraceRequest* request,
+                                  TraceReply* reply) override;
+  grpc::ServerUnaryReactor* PutTrace(grpc::CallbackServerContext* context,
+                                     const PutTraceRequest* request,
+                                     PutTraceReply* reply) override;
 
  private:
   // OK if the worker that calls may register for the rank that it names.
@@ -48,6 +56,9 @@ class ChiefService : public Chief::CallbackService {
 
   AccessControl* const access_;
   std::atomic<ChiefRunner*> runner_{nullptr};
+  // Shared with events of the runner, which outlives the service.
+  const std::shared_ptr<TraceCollector> traces_ =
+      std::make_shared<TraceCollector>();
 };
 
 }  // namespace weir

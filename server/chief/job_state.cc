@@ -7,6 +7,7 @@
 #include "common/base/exit_code.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
+#include "server/chief/state/reports.h"
 
 namespace weir {
 namespace {
@@ -326,6 +327,7 @@ absl::Status JobState::TakeReports(int slot, const Progress& progress,
     repeated = progress.report_size();
   } else {
     facts_.train_log->AddCounts(progress);
+    facts_.AddHistograms(progress);
   }
   // The contributions were done one after the other since the heartbeat
   // before, so their times are spread evenly over it.
@@ -397,17 +399,6 @@ void JobState::Greet(uint64_t stream) {
   facts_.Do(SendCommand{stream, command});
 }
 
-absl::Status JobState::CheckReports(const Progress& progress) const {
-  const uint64_t count = facts_.job->contribution_count();
-  for (const ContributionReport& report : progress.report()) {
-    if (count != 0 && report.contribution() >= count) {
-      return Invalid("a report of contribution ", report.contribution(),
-                     ": the job has ", count);
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   if (end_.superseded()) {
     return end_.Superseded();
@@ -420,7 +411,8 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
         absl::StrCat("this heartbeat does not hold the grant of worker ",
                      progress.slot(), ": register"));
   }
-  WEIR_RETURN_IF_ERROR(CheckReports(progress));
+  WEIR_RETURN_IF_ERROR(CheckReports(progress, facts_.job->contribution_count(),
+                                    facts_.job->held().variable_size()));
   bool fresh = false;
   uint64_t ended = 0;
   int repeated = 0;
@@ -444,7 +436,15 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   }
   // Reports are taken while the job ends, too: a worker's last ones follow the
   // Stop that it heard.
-  if (facts_.train_log.has_value() && facts_.phase <= Phase::kEnding) {
+  if (!facts_.train_log.has_value() || facts_.phase > Phase::kEnding) {
+    return absl::OkStatus();
+  }
+  if (facts_.job->workers_decide()) {
+    // A program reports metrics alone, and fails by itself.
+    if (!heard) {
+      facts_.train_log->AddCounts(progress);
+    }
+  } else {
     const absl::Status status = TakeReports(slot, progress, repeated, heard);
     if (!status.ok()) {
       end_.Fail(status);

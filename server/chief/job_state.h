@@ -104,8 +104,6 @@ class JobState {
   std::optional<RegisterReply> AskForValues(const RegisterRequest& request);
   absl::Status EnterTraining(uint64_t sample_count);
   Grant MakeGrant(int slot) const;
-  // INVALID_ARGUMENT if a report is of no contribution of the job.
-  absl::Status CheckReports(const Progress& progress) const;
   // `repeated` of the first reports were counted before. With `heard` all of
   // the message was, and only its error counts.
   absl::Status TakeReports(int slot, const Progress& progress, int repeated,

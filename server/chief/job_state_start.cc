@@ -103,10 +103,8 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
   facts_.Enter(Phase::kTraining);
   facts_.Count();  // the step, which the curve and the schedule begin with
   facts_.progress_ns = facts_.now_ns();
-  if (auto curve = facts_.job->CurveOptions(facts_.step, start_.adopted());
-      curve.has_value()) {
-    facts_.train_log.emplace(*std::move(curve));
-  }
+  facts_.train_log.emplace(
+      facts_.job->CurveOptions(facts_.step, start_.adopted()));
   checkpoints_.BeginTraining();
   const Declaration& held = facts_.job->held();
   const std::optional<Manifest>& newest = facts_.options.newest;

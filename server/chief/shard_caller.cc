@@ -1,13 +1,17 @@
 #include "server/chief/shard_caller.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "client/cc/transport/retry_policy.h"
 #include "common/base/failpoint.h"
 #include "common/base/logging.h"
+#include "common/trace/trace.h"
 
 namespace weir {
 namespace {
@@ -22,6 +26,13 @@ constexpr milliseconds kRetryAfter{200};
 // that dies meanwhile breaks the call, and one that hangs shows in its Hellos.
 constexpr milliseconds kLongTimeout{6 * 3600 * 1000};
 constexpr milliseconds kShutdownTimeout{2000};
+
+// Of ShardCall's requests, as timelines call them.
+constexpr const char* kCallNames[] = {"Hello",    "GetStatus", "Declare",
+                                      "Restore",  "Assign",    "SetSlots",
+                                      "Snapshot", "Shutdown"};
+static_assert(std::size(kCallNames) ==
+              std::variant_size_v<decltype(ShardCall::request)>);
 
 const absl::Status& StatusOf(const absl::Status& status) { return status; }
 template <typename T>
@@ -52,6 +63,8 @@ milliseconds ShortTimeout(const Options& options) {
 void CallSnapshot(const Options& options, const SnapshotRequest& request) {
   const int shard = options.shard;
   std::optional<ShardFile> file;
+  NameTraceLane(absl::StrCat("snapshot of ps ", shard));
+  const TraceSpan span("Snapshot");
   Failpoint("chief.before_snapshot");
   const absl::Status status = options.link->Snapshot(
       request, kLongTimeout, [&](const SnapshotReply& reply) {
@@ -178,6 +191,7 @@ void ShardCaller::Call(ShardCall call) {
     return;
   }
   queue_.Post([options = options_, call = std::move(call)] {
+    const TraceSpan span(kCallNames[call.request.index()]);
     std::visit(Caller{*options}, call.request);
   });
 }

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "client/cc/transport/transport.h"
 #include "server/chief/files/task_queue.h"
 #include "server/chief/job_state.h"
@@ -37,7 +38,8 @@ class ShardCaller {
   };
 
   explicit ShardCaller(Options options)
-      : options_(std::make_shared<const Options>(std::move(options))) {}
+      : options_(std::make_shared<const Options>(std::move(options))),
+        queue_(absl::StrCat("calls to ps ", options_->shard)) {}
 
   void Call(ShardCall call);
 

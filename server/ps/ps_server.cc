@@ -9,6 +9,7 @@
 #include "common/base/logging.h"
 #include "common/base/malloc_settings.h"
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_deadline.h"
@@ -111,6 +112,7 @@ absl::Status PsServer::Start() {
 }
 
 void PsServer::ExpireLoop() {
+  NameTraceLane("timeouts");
   using Clock = std::chrono::steady_clock;
   auto trimmed = Clock::now();
   for (;;) {

@@ -79,6 +79,8 @@ class Group:
 
 
 class Cluster:
+    running = []
+
     def __init__(self, seed, mode="sync", ps=2, workers=3, units=512, **job):
         self.dir = tempfile.mkdtemp(prefix="causes")
         self.rng = random.Random(seed)
@@ -93,8 +95,10 @@ class Cluster:
         }
         self.tasks = {}
         self.groups = []
+        self.starts_in = {}
         self.environment = {}
         self.flags = {}
+        Cluster.running.append(self)
 
     def start(self, role, index):
         name = f"{role}/{index}"
@@ -116,6 +120,8 @@ class Cluster:
         self.tasks[name] = subprocess.Popen(
             argv, env=environment, stdout=log, stderr=log
         )
+        if name in self.starts_in:
+            self.starts_in[name].add(self.tasks[name].pid)
         return self.tasks[name]
 
     def start_all(self):
@@ -133,8 +139,8 @@ class Cluster:
             [
                 str(BIN / "weir_cli"),
                 "top",
-                "--cluster",
-                "chief=" + self.cluster["chief"][0],
+                "--chief",
+                self.cluster["chief"][0],
                 "--output",
                 "json",
             ],
@@ -268,24 +274,50 @@ def checkpoints(seed):
 
 
 def memory(seed):
-    """A task whose group has less memory than it uses, beside a swap file."""
-    cluster = Cluster(seed, mode=("sync", "async")[seed % 2], units=2048, batch=32)
+    """A task whose group gets less memory than it uses, beside a swap file."""
+    cluster = Cluster(seed, mode=("sync", "async")[seed % 2], units=1536, batch=32)
     role = cluster.rng.choice(["ps", "worker"])
     who = cluster.rng.randrange(2)
+    name = f"{role}/{who}"
+    group = Group("memory", f"causes{seed}")
+    # From its start: what it had before is not of the group.
+    cluster.starts_in[name] = group
+    cluster.groups.append(group)
     cluster.start_all()
     cluster.wait_for_training()
-    name = f"{role}/{who}"
-    status = pathlib.Path(f"/proc/{cluster.tasks[name].pid}/status").read_text()
-    resident = int(status.split("VmRSS:")[1].split()[0]) * 1024
-    limit = int(resident * cluster.rng.uniform(0.3, 0.5))
-    if pathlib.Path("/sys/fs/cgroup/memory").is_dir():
-        group = Group("memory", f"causes{seed}", memory__move_charge_at_immigrate=3)
-        cluster.limit(name, group)
-        with contextlib.suppress(OSError):
-            (group.path / "memory.limit_in_bytes").write_text(str(limit))
-    else:
-        cluster.limit(name, Group("memory", f"causes{seed}", memory__max=limit))
+    first = group.path / "memory.usage_in_bytes"
+    usage = first if first.exists() else group.path / "memory.current"
+    limit = "memory.limit_in_bytes" if first.exists() else "memory.max"
+    used = int(usage.read_text())
+    least = used * cluster.rng.uniform(0.3, 0.5)
+    for share in (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3):
+        # The kernel may need some tries to write so much to the swap file.
+        if used * share >= least:
+            with contextlib.suppress(OSError):
+                (group.path / limit).write_text(str(int(used * share)))
     return cluster, {("memory", name)}
+
+
+@contextlib.contextmanager
+def swap_file():
+    """Memory that is short can only go to a swap file; there may be none."""
+    if len(pathlib.Path("/proc/swaps").read_text().splitlines()) > 1:
+        yield
+        return
+    path = tempfile.mkstemp(prefix="causes_swap")[1]
+    subprocess.run(
+        ["dd", "if=/dev/zero", f"of={path}", "bs=1M", "count=512"],
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
+    os.chmod(path, 0o600)
+    for command in ("mkswap", "swapon"):
+        subprocess.run([command, path], check=True, stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        subprocess.run(["swapoff", path], check=False)
+        os.unlink(path)
 
 
 def gpu_input(seed):
@@ -329,8 +361,8 @@ CAUSES = [
 
 def run(cause, seed):
     """Whether the report named the right cause; prints what it named."""
-    cluster, expected = cause(seed)
     try:
+        cluster, expected = cause(seed)
         time.sleep(SETTLE_SECONDS)
         named = []
         for _ in range(REPORTS):
@@ -355,7 +387,8 @@ def run(cause, seed):
             print(json.dumps(report, indent=1), flush=True)
         return right
     finally:
-        cluster.close()
+        while Cluster.running:
+            Cluster.running.pop().close()
 
 
 def main():
@@ -364,6 +397,11 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()) % 10000)
     options = parser.parse_args()
     runs = int(os.environ.get("WEIR_CAUSES_RUNS", "5"))
+    with swap_file():
+        return run_all(options, runs)
+
+
+def run_all(options, runs):
     named = 0
     wanted = [c for c in CAUSES if options.only in (None, c.__name__)]
     for cause in wanted:

@@ -13,8 +13,7 @@ namespace {
 // The report of the job, by the JSON of `weir top`; null when it gives none.
 nlohmann::json Report(const HandCluster& cluster) {
   const CommandResult top =
-      RunWeir({"top", "--cluster", "chief=" + cluster.chief_address(),
-               "--output", "json"},
+      RunWeir({"top", "--chief", cluster.chief_address(), "--output", "json"},
               {SecurityVariable(PeerRole::kAdmin)});
   return top.exit_code == 0
              ? nlohmann::json::parse(top.output, nullptr, /*exceptions=*/false)
@@ -97,9 +96,9 @@ TEST(TopTest, AWrongSecretIsRefused) {
   cluster.StartAll();
   nlohmann::json report;
   ASSERT_TRUE(WaitUntil(60, [&] { return Report(cluster).is_object(); }));
-  const CommandResult top = RunWeir(
-      {"top", "--cluster", "chief=" + cluster.chief_address(), "--once"},
-      {"WEIR_SECRET=another secret that is long enough to be one"});
+  const CommandResult top =
+      RunWeir({"top", "--chief", cluster.chief_address(), "--once"},
+              {"WEIR_SECRET=another secret that is long enough to be one"});
   EXPECT_NE(top.exit_code, 0);
   EXPECT_EQ(top.output.find("worker "), std::string::npos) << top.output;
 }
@@ -107,7 +106,7 @@ TEST(TopTest, AWrongSecretIsRefused) {
 TEST(TopTest, WithoutAJobItSaysWhatToGive) {
   const CommandResult top = RunWeir({"top", "--once", "--insecure"});
   EXPECT_EQ(top.exit_code, 2) << top.output;
-  EXPECT_NE(top.output.find("--cluster"), std::string::npos) << top.output;
+  EXPECT_NE(top.output.find("--chief"), std::string::npos) << top.output;
 }
 
 }  // namespace

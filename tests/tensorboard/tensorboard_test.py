@@ -1,7 +1,8 @@
 """Curves of a job as TensorBoard's own server shows them.
 
 WEIR_TENSORBOARD_TOOLS is a virtual environment of deploy/tensorboard_tools.txt,
-whose Python runs this file; `./weir test --full` makes it.
+whose Python runs this file with tests/client/python in PYTHONPATH; `./weir test
+--full` makes it.
 """
 
 import json
@@ -16,6 +17,10 @@ import unittest
 import urllib.parse
 import urllib.request
 
+import numpy as np
+
+from safetensors_file import read_safetensors
+
 JOB = """
 name: "digits" seed: 3
 model {
@@ -27,7 +32,9 @@ model {
 }
 data { train { digits { count: 1000 } } }
 evaluation { source { digits { count: 200 stream: 1 } } }
-train { batch_size: 16 log_every_steps: 20 steps: 400 }
+train {
+  batch_size: 16 log_every_steps: 20 steps: 400 histograms_every_steps: 67
+}
 optimizer { adam {} }
 schedule { learning_rate: 0.002 }
 update { sync { contributions: 2 } }
@@ -134,6 +141,41 @@ class TensorBoardTest(unittest.TestCase):
         }
         self.assertLessEqual(expected, set(tags["train"]))
         self.assertLessEqual({"loss", "accuracy"}, set(tags["eval"]))
+
+    def histograms(self, tag: str) -> dict[int, np.ndarray]:
+        """By step: rows of left edge, right edge and count."""
+        found = self.get("plugin/histograms/histograms", run="train", tag=tag)
+        return {step: np.array(rows) for _, step, rows in found}
+
+    def test_histograms_are_of_the_values_through_a_resume(self):
+        """What step 201 computes from is in the checkpoint of step 200."""
+        exported = self.folder / "model.safetensors"
+        subprocess.run(
+            [f"{BIN_DIR}/deploy/cli/weir_cli", "checkpoint", "export"]
+            + [self.folder / "run" / "checkpoints" / "ckpt-200"]
+            + ["--out", exported],
+            check=True,
+            timeout=DEADLINE_S,
+        )
+        tensors = read_safetensors(exported)
+        tags = set(self.get("plugin/histograms/tags")["train"])
+        self.assertEqual(
+            tags,
+            {
+                f"{of}/{name}"
+                for of in ("values", "gradients")
+                for name in tensors
+            },
+        )
+        for name, values in tensors.items():
+            drawn = self.histograms(f"values/{name}")
+            self.assertEqual(list(drawn), [67, 134, 201, 268, 335])
+            counts, edges = np.histogram(values.astype(np.float64), bins=30)
+            np.testing.assert_allclose(drawn[201][:, 0], edges[:-1])
+            np.testing.assert_allclose(drawn[201][:, 1], edges[1:])
+            np.testing.assert_array_equal(drawn[201][:, 2], counts)
+            for rows in self.histograms(f"gradients/{name}").values():
+                self.assertEqual(rows[:, 2].sum(), values.size)
 
     def test_text_hyperparameters_and_charts(self):
         """Of the job, by their plug-ins."""

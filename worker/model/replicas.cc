@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/math/random.h"
+#include "common/trace/trace.h"
 
 namespace weir {
 namespace {
@@ -94,6 +95,7 @@ absl::StatusOr<StepResult> Replicas::TrainStep(
     const Features& features, const float* labels, int64_t rows,
     uint64_t contribution_seed, const StepHooks& hooks,
     std::span<const TableInput> tables) {
+  const TraceSpan span("forward and backward");
   const size_t count = CountOf(rows);
   if (count == 1) {  // I2: Network's bits
     return networks_[0]->TrainStep(features, labels, rows, contribution_seed,

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/trace/trace.h"
 #include "proto/chief.pb.h"
 #include "worker/compute/backend.h"
 
@@ -28,6 +29,9 @@ namespace weir {
 class PhaseTimer {
  public:
   enum Wait : int { kData = 0, kPull = 1, kPush = 2, kHold = 3 };
+  // By Wait, as timelines call them.
+  static constexpr const char* kWaitNames[] = {"data wait", "pull wait",
+                                               "push wait", "hold"};
 
   // `device_usage` is null for a backend without a clock of its own; compute is
   // then the part of the step that no wait took. Borrows `clock`.
@@ -51,7 +55,9 @@ class PhaseTimer {
     Span(PhaseTimer* timer, Wait wait)
         : timer_(timer), wait_(wait), begin_ns_(timer->clock_->NowNs()) {}
     ~Span() {
-      timer_->waited_ns_[wait_] += timer_->clock_->NowNs() - begin_ns_;
+      const int64_t end_ns = timer_->clock_->NowNs();
+      timer_->waited_ns_[wait_] += end_ns - begin_ns_;
+      TraceSlice(kWaitNames[wait_], begin_ns_, end_ns);
     }
     Span(const Span&) = delete;
     Span& operator=(const Span&) = delete;

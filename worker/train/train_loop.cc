@@ -6,6 +6,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/math/random.h"
+#include "common/trace/trace.h"
 #include "worker/model/clip.h"
 
 namespace weir {
@@ -27,6 +28,9 @@ absl::Status TrainLoop::Options::Validate() const {
     return absl::InvalidArgumentError(
         "prefetch takes two buffers and async updates");
   }
+  if (histograms_every_steps > 0 && values == nullptr) {
+    return absl::InvalidArgumentError("histograms lack the values");
+  }
   return ValidateClip(clip);
 }
 
@@ -36,6 +40,7 @@ absl::StatusOr<std::unique_ptr<TrainLoop>> TrainLoop::Create(Options options) {
 }
 
 absl::Status TrainLoop::Run(uint64_t next_sequence) {
+  NameTraceLane("train");
   const uint64_t count = options_.work->contribution_count();
   // Every later pull is started by the contribution before it, through
   // ContributionPush::then; the first one has none before it.
@@ -47,6 +52,10 @@ absl::Status TrainLoop::Run(uint64_t next_sequence) {
   for (uint64_t sequence = next_sequence; sequence < count; ++sequence) {
     const WorkUnit work = options_.work->At(sequence);
     const std::optional<Want> next = WantAfter(work);
+    const TraceSpan span("step", [&](TraceDetails* details) {
+      details->Add("sequence", sequence);
+      details->Add("contribution", work.contribution);
+    });
     timer_.BeginContribution();
     if (work.beyond_end) {
       WEIR_RETURN_IF_ERROR(PushNothing(work, next));
@@ -79,12 +88,15 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
       begun = true;
       WEIR_RETURN_IF_ERROR(BeginPush(work, batch.weight, next));
     }
+    // Behind it values and gradient are no longer ours.
+    histograms_.AddGradients(variable);
     client_->GradientReady(variable);
     return absl::OkStatus();
   };
 
   WEIR_ASSIGN_OR_RETURN(const std::span<const TableInput> tables,
                         FetchRows(work, batch));
+  histograms_.Begin(work, options_.work->sync());
   StepHooks hooks;
   hooks.before_layer_parameters = [this](int variable) {
     return Fetch(variable);
@@ -200,6 +212,7 @@ absl::Status TrainLoop::Fetch(int variable) {
                 options_.layout->variables()[variable].elements(),
                 options_.computed_from + begin);
   }
+  histograms_.AddValues(variable);
   return absl::OkStatus();
 }
 
@@ -264,6 +277,9 @@ absl::Status TrainLoop::Finish(const WorkUnit& work,
   report.set_bad_variable(result.bad_name);
   // Before LeaveContribution, after which a heartbeat may send the report.
   options_.control->AddPhases(timer_.EndContribution());
+  if (auto histograms = histograms_.Take(); histograms.has_value()) {
+    options_.control->AddHistograms(*std::move(histograms));
+  }
   options_.control->LeaveContribution(work.sequence + 1, report, result);
   Failpoint("worker.in_barrier");
   return absl::OkStatus();

@@ -40,6 +40,7 @@
 #include "common/job/layout.h"
 #include "proto/job_spec.pb.h"
 #include "worker/model/replicas.h"
+#include "worker/train/histograms.h"
 #include "worker/train/phase_timer.h"
 #include "worker/train/table_feed.h"
 #include "worker/train/work_list.h"
@@ -82,6 +83,9 @@ class TrainLoop {
     // The usage that the network's backend reports; null where the backend
     // works in host memory.
     std::function<DeviceUsage()> device_usage;
+    uint32_t histograms_every_steps = 0;  // 0: none
+    // For histograms, else null: what the network computes from.
+    const float* values = nullptr;
     Clock* clock = Clock::Real();
 
     absl::Status Validate() const;
@@ -97,7 +101,12 @@ class TrainLoop {
   explicit TrainLoop(Options options)
       : options_(std::move(options)),
         client_(options_.session->blocks()),
-        timer_(options_.clock, options_.device_usage) {}
+        timer_(options_.clock, options_.device_usage),
+        histograms_({.every_steps = options_.histograms_every_steps,
+                     .layout = options_.layout,
+                     .values = options_.values,
+                     .gradients = options_.gradients,
+                     .left_out = options_.left_out}) {}
 
   absl::Status Step(const WorkUnit& work, const std::optional<Want>& next);
   absl::StatusOr<TrainBatch> BatchOf(const WorkUnit& work);
@@ -128,7 +137,8 @@ class TrainLoop {
   ContributionPush push_;          // what BeginPush began
   // The batch of the contribution after the one that computes.
   std::optional<TrainBatch> ahead_;
-  PhaseTimer timer_;  // of the contribution under way
+  PhaseTimer timer_;       // of the contribution under way
+  Histograms histograms_;  // of the same
 };
 
 }  // namespace weir

@@ -307,6 +307,10 @@ TrainLoop::Options WorkerTask::LoopOptions() {
     options.pulled = memory_->parameters.get();
     options.computed_from = computed_from_.data();
   }
+  options.histograms_every_steps =
+      options_.spec.train().histograms_every_steps();
+  options.values = options.computed_from != nullptr ? options.computed_from
+                                                    : memory_->parameters.get();
   if (!backends_[0]->shares_host_memory()) {
     options.device_usage = [this] { return replicas_->Usage(); };
   }

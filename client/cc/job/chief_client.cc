@@ -51,7 +51,8 @@ ChiefClient::ChiefClient(Options options)
     : options_(std::move(options)),
       stub_(Chief::NewStub(grpc::CreateCustomChannel(
           options_.address, Security::OrInsecure(options_.security)->ToChief(),
-          CommonChannelArguments()))) {}
+          CommonChannelArguments()))),
+      trace_sender_(stub_.get(), options_.request.rank()) {}
 
 ChiefClient::~ChiefClient() { Close(absl::OkStatus()); }
 
@@ -247,6 +248,10 @@ Progress ChiefClient::TakeProgress() {
 }
 
 void ChiefClient::OnCommand(const Command& command) {
+  if (command.has_trace()) {
+    trace_sender_.Obey(command.trace());
+    return;
+  }
   MutexLock lock(&mutex_);
   switch (command.kind_case()) {
     case Command::kHold:
@@ -272,6 +277,8 @@ void ChiefClient::OnCommand(const Command& command) {
             "the chief gave slot ", command.take_slot(), " to this worker")));
       }
       break;
+    case Command::kTrace:
+      return;  // obeyed above, without the lock
     case Command::KIND_NOT_SET:
       LOG_WARN("chief: a command of a kind that this version does not know");
       break;
@@ -399,6 +406,16 @@ void ChiefClient::LeaveContribution(uint64_t next_sequence,
 void ChiefClient::AddPhases(const Phases& phases) {
   MutexLock lock(&mutex_);
   outbox_.AddPhases(phases);
+}
+
+void ChiefClient::AddHistograms(ContributionHistograms histograms) {
+  MutexLock lock(&mutex_);
+  outbox_.AddHistograms(std::move(histograms));
+}
+
+void ChiefClient::AddMetrics(const MetricSums& metrics) {
+  MutexLock lock(&mutex_);
+  outbox_.AddMetrics(metrics);
 }
 
 void ChiefClient::OutOfWork() {

@@ -36,6 +36,7 @@
 #include "absl/status/statusor.h"
 #include "client/cc/job/job_control.h"
 #include "client/cc/job/progress_outbox.h"
+#include "client/cc/job/trace_sender.h"
 #include "client/cc/parameters/contribution.h"
 #include "common/base/mutex.h"
 #include "common/metrics/host_usage.h"
@@ -113,11 +114,14 @@ class ChiefClient : public JobControl {
   void LeaveContribution(uint64_t next_sequence,
                          const ContributionReport& report,
                          const ContributionResult& result) override;
-  // The same without a report, for a program of the SDK: the chief does not
-  // know its losses.
+  // The same without a report, for a program of the SDK: what it has to say of
+  // its losses comes by AddMetrics.
   void LeaveContribution(uint64_t next_sequence,
                          const ContributionResult& result);
   void AddPhases(const Phases& phases) override;
+  void AddHistograms(ContributionHistograms histograms) override;
+  // Tells what a program of the SDK reports.
+  void AddMetrics(const MetricSums& metrics);
   void OutOfWork() override;
 
   // Stops this worker from inside, for example after a signal. The contribution
@@ -170,6 +174,7 @@ class ChiefClient : public JobControl {
 
   const Options options_;
   const std::unique_ptr<Chief::Stub> stub_;
+  TraceSender trace_sender_;    // used by the thread that reads commands
   Grant grant_;                 // constant after Start
   int64_t device_read_ns_ = 0;  // the heartbeat's thread alone
 

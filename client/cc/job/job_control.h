@@ -30,6 +30,8 @@ class JobControl {
   // Where the time of the contribution under way went; called before its
   // LeaveContribution.
   virtual void AddPhases(const Phases& /*phases*/) {}
+  // The same for its histograms, if it has any.
+  virtual void AddHistograms(ContributionHistograms /*histograms*/) {}
   // Nothing is left to do for this slot; returns when the worker may end.
   virtual void OutOfWork() = 0;
 };

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/cc/job/metric_sums.h"
+#include "common/base/limits.h"
+
 namespace weir {
 namespace {
 
@@ -11,7 +14,8 @@ namespace {
 bool Tells(const Progress& progress) {
   return progress.report_size() > 0 || progress.has_phases() ||
          progress.staleness_count() > 0 || progress.bytes_pushed() > 0 ||
-         progress.bytes_pulled() > 0 || progress.residuals_lost();
+         progress.bytes_pulled() > 0 || progress.residuals_lost() ||
+         progress.histograms_size() > 0 || progress.has_metrics();
 }
 
 }  // namespace
@@ -50,6 +54,20 @@ void ProgressOutbox::AddPhases(const Phases& phases) {
   sum->set_on_gpu(phases.on_gpu());
   sum->set_device_bytes_used(phases.device_bytes_used());
   sum->set_device_bytes_reserved(phases.device_bytes_reserved());
+}
+
+void ProgressOutbox::AddHistograms(ContributionHistograms histograms) {
+  int variables = histograms.variable_size();
+  for (const ContributionHistograms& before : pending_.histograms()) {
+    variables += before.variable_size();
+  }
+  if (variables <= kHistogramVariablesMax) {  // I4
+    *pending_.add_histograms() = std::move(histograms);
+  }
+}
+
+void ProgressOutbox::AddMetrics(const MetricSums& metrics) {
+  MergeMetrics(metrics, pending_.mutable_metrics());
 }
 
 void ProgressOutbox::OnHeard(uint64_t message_number) {

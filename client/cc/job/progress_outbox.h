@@ -16,7 +16,8 @@
 //   I3. A message's next_sequence never passes a contribution whose report is
 //       not in it or in an earlier message.
 //   I4. At most kUnheardMax messages are unheard, and a message has at most
-//       kReportsPerMessageMax reports.
+//       kReportsPerMessageMax reports, and histograms of at most
+//       kHistogramVariablesMax variables.
 // Threads: compatible; ChiefClient's lock guards it.
 #ifndef CLIENT_CC_JOB_PROGRESS_OUTBOX_H_
 #define CLIENT_CC_JOB_PROGRESS_OUTBOX_H_
@@ -46,6 +47,9 @@ class ProgressOutbox {
   void AddContribution(uint64_t next_sequence,
                        const ContributionResult& result);
   void AddPhases(const Phases& phases);
+  // Leaves out what the next message has no room for.
+  void AddHistograms(ContributionHistograms histograms);
+  void AddMetrics(const MetricSums& metrics);
 
   // A stream was opened: whatever is unheard goes again, the oldest first.
   void OnStreamOpen() { send_again_ = unheard_.size(); }

@@ -203,6 +203,9 @@ absl::Status ParameterClient::BeginContribution(
       }));
   Push push;
   push.set_sequence(contribution.sequence);
+  history_ = contribution.sender.history();
+  slot_ = contribution.sender.slot();
+  sequence_ = contribution.sequence;
   push.set_index_in_step(contribution.index_in_step);
   if (contribution.weight != 1.0f) {
     push.set_weight(contribution.weight);

@@ -158,6 +158,10 @@ class ParameterClient : public ShardClient {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Hits the failpoints that say where a push stands.
   void HitFailpoints(Channel* channel) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The flow of one of the channel's blocks in the newest contribution; 0 while
+  // no timeline is recorded.
+  uint64_t TraceFlowOfBlock(const Channel& channel, uint32_t block) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool ContributionDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether a pull waits for the one under way.
   bool PullWaits() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -174,6 +178,10 @@ class ParameterClient : public ShardClient {
   int values_left_ ABSL_GUARDED_BY(mutex_) = 0;              // blocks
   // Contribution.
   bool contribution_open_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of the newest one, for timelines.
+  uint64_t history_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t slot_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<bool> variable_ready_ ABSL_GUARDED_BY(mutex_);
   std::vector<bool> left_out_ ABSL_GUARDED_BY(mutex_);  // by BeginContribution
   // The values to be read after the contribution. Set only while the pull

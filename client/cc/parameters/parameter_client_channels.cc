@@ -6,9 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "client/cc/parameters/parameter_client.h"
 #include "common/base/check.h"
 #include "common/base/failpoint.h"
+#include "common/trace/trace.h"
 #include "proto/wire/value_encoding.h"
 
 namespace weir {
@@ -36,6 +38,7 @@ void ParameterClient::MakeChannels() {
       }
       auto channel = std::make_unique<Channel>(std::move(exchange));
       channel->number = static_cast<int>(channels_.size());
+      channel->name = absl::StrCat("blocks of ps ", s);
       channel->ps = s;
       // The first channel takes the link that was asked; the others need one
       // each, since a link has one connection.
@@ -97,6 +100,7 @@ void ParameterClient::Send(Channel* channel, ShardExchange::Action action) {
       stream->SendNeedsReceiver()) {
     channel->wake.NotifyOne();  // to receive while this one sends
   }
+  const uint64_t flow = TraceFlowOfBlock(*channel, action.header.block());
   mutex_.Unlock();
   if (action.payload) {
     payload = PayloadOf(channel->ps, from, &action.header);
@@ -105,8 +109,17 @@ void ParameterClient::Send(Channel* channel, ShardExchange::Action action) {
     const MutexLock lock(&mutex_);
     counters_.bytes_sent += payload.size();
   }
-  const absl::Status status =
-      stream->Send(action.header, payload, std::move(released));
+  absl::Status status;
+  {
+    const TraceSpan span("send", [&](TraceDetails* details) {
+      details->Add("block", action.header.block());
+      details->Add("bytes", payload.size());
+      if (action.header.has_push()) {
+        details->Flow(TraceFlow::kBegins, flow);
+      }
+    });
+    status = stream->Send(action.header, payload, std::move(released));
+  }
   // The last reference ends the stream, which runs `released` of payloads and
   // must not happen under the lock.
   stream.reset();
@@ -169,11 +182,19 @@ void ParameterClient::Receive(Channel* channel) {
     const FlatRange range = map_.blocks()[block].range;
     float* const out = options_.parameters + range.begin;
     const auto count = static_cast<size_t>(range.count);
+    const uint64_t flow = TraceFlowOfBlock(*channel, answer.block());
     // Without the lock: until OnStored below nobody counts the block as here,
     // and its want stays kCopying, so no other answer writes to it.
     mutex_.Unlock();
-    // OnAnswer has checked the size, and nothing else can be wrong.
-    WEIR_CHECK(DecodeFloats(payload, answer.encoding(), count, out).ok());
+    {
+      const TraceSpan span("receive", [&](TraceDetails* details) {
+        details->Add("block", answer.block());
+        details->Add("version", answer.version());
+        details->Flow(TraceFlow::kEnds, flow);
+      });
+      // OnAnswer has checked the size, and nothing else can be wrong.
+      WEIR_CHECK(DecodeFloats(payload, answer.encoding(), count, out).ok());
+    }
     mutex_.Lock();
     counters_.bytes_received += payload.bytes();
     NoteAnswer(channel->ps);  // others may have come while the lock was dropped
@@ -190,6 +211,14 @@ void ParameterClient::Receive(Channel* channel) {
     HitFailpoints(channel);
   }
   NoteFailure(channel);
+}
+
+uint64_t ParameterClient::TraceFlowOfBlock(const Channel& channel,
+                                           uint32_t block) const {
+  if (!TraceIsOn()) [[likely]] {
+    return 0;
+  }
+  return TraceFlowOf(history_, channel.ps, slot_, sequence_, block);
 }
 
 void ParameterClient::HitFailpoints(Channel* channel) {

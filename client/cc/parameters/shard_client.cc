@@ -5,6 +5,7 @@
 
 #include "client/cc/transport/peer_watch.h"
 #include "common/base/logging.h"
+#include "common/trace/trace.h"
 
 namespace weir {
 namespace {
@@ -62,6 +63,7 @@ void ShardClient::StopThreads() {
 }
 
 void ShardClient::Run(Lane* lane) {
+  NameTraceLane(lane->name);
   MutexLock lock(&mutex_);
   while (!stop_) {
     const Exchange::Step step = DoNext(lane);  // I1

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -48,6 +49,7 @@ class ShardClient {
     virtual std::shared_ptr<DataCall> call() const { return nullptr; }
 
     Exchange* const decides;
+    std::string name;  // of its threads in timelines; constant
     bool sending = false;
     bool receiving = false;
     CondVar wake;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 #include "proto/wire/id_list.h"
 #include "proto/wire/value_encoding.h"
 
@@ -60,8 +61,9 @@ TableClient::TableClient(Options options)
     const auto lists = std::make_shared<KnownLists>();
     pulls_.push_back(std::make_unique<PullLane>(connection, lists));
     pushes_.push_back(std::make_unique<PushLane>(connection, lists));
-    pushes_.back()->shard = links_.size();
-    pulls_.back()->shard = static_cast<int>(links_.size());
+    pulls_.back()->shard = pushes_.back()->shard = links_.size();
+    pulls_.back()->name = absl::StrCat("rows from ps ", links_.size());
+    pushes_.back()->name = absl::StrCat("rows to ps ", links_.size());
     links_.push_back(options_.transport->ConnectData(address));
     pulls_.back()->link = pushes_.back()->link = links_.back().get();
   }
@@ -230,8 +232,16 @@ void TableClient::Receive(PullLane* lane) {
     const RowPiece* const piece =
         lane->exchange.OnAnswer(answer, payload.bytes());
     if (piece != nullptr) {
+      const uint64_t flow = FlowOfRows(lane->shard);
       mutex_.Unlock();
-      Store(*piece, answer.encoding(), payload);
+      {
+        const TraceSpan span("receive rows", [&](TraceDetails* details) {
+          details->Add("bytes", payload.bytes());
+          details->Add("version", answer.version());
+          details->Flow(TraceFlow::kEnds, flow);
+        });
+        Store(*piece, answer.encoding(), payload);
+      }
       mutex_.Lock();
       counters_.bytes_received += payload.bytes();
       lane->exchange.OnStored(answer.version());
@@ -242,6 +252,14 @@ void TableClient::Receive(PullLane* lane) {
   if (lane->exchange.done() || !status_.ok()) {
     changed_.NotifyAll();
   }
+}
+
+uint64_t TableClient::FlowOfRows(size_t shard) const {
+  if (!TraceIsOn()) [[likely]] {
+    return 0;
+  }
+  return TraceFlowOf(push_.sender.history(), static_cast<int>(shard),
+                     push_.sender.slot(), push_.sequence, kTraceRows);
 }
 
 void TableClient::Store(const RowPiece& piece, Encoding encoding,
@@ -386,6 +404,11 @@ const float* TableClient::GradientsOf(
 
 absl::StatusOr<PushRowsReply> TableClient::SendUpdate(PushLane* lane,
                                                       uint64_t* bytes) {
+  const TraceSpan span("send rows", [&](TraceDetails* details) {
+    details->Add("sequence", push_.sequence);
+    details->Add("bytes", *bytes);
+    details->Flow(TraceFlow::kBegins, FlowOfRows(lane->shard));
+  });
   const std::vector<RowPiece>& pieces = lane->exchange.pieces();
   size_t next = 0;
   // By piece. Both stay until PushRows has returned: the transport reads them.

@@ -99,7 +99,7 @@ class TableClient : public ShardClient {
         : Lane(&exchange), exchange(options, std::move(lists)) {}
     std::shared_ptr<DataCall> call() const override { return stream; }
 
-    int shard = 0;
+    size_t shard = 0;
     DataLink* link = nullptr;
     RowPullExchange exchange;
     std::shared_ptr<PullRowsStream> stream;
@@ -138,6 +138,9 @@ class TableClient : public ShardClient {
   void Receive(PullLane* lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Push(PushLane* lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes the rows of a piece where the caller wants them.
+  // The flow of the newest update's rows on one shard; 0 while no timeline is
+  // recorded.
+  uint64_t FlowOfRows(size_t shard) const;
   void Store(const RowPiece& piece, Encoding encoding, const Payload& payload);
   // One try of the whole update of a shard; adds the bytes of its payloads.
   absl::StatusOr<PushRowsReply> SendUpdate(PushLane* lane, uint64_t* bytes);

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "client/cc/sdk/declaration.h"
+#include "client/cc/sdk/metrics.h"
 #include "client/cc/transport/shm_transport.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
@@ -309,6 +310,16 @@ absl::Status Session::Wait() {
   }
   WEIR_RETURN_IF_ERROR(WaitPull());
   return bad;
+}
+
+absl::Status Session::Report(const Metrics& metrics) {
+  WEIR_ASSIGN_OR_RETURN(const MetricSums sums,
+                        ToMetricSums(metrics, &metric_names_));
+  // Without a chief nobody writes a curve, and the same program runs as well.
+  if (chief_ != nullptr) {
+    chief_->AddMetrics(sums);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Session::WaitPull() {

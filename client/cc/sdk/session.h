@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -69,6 +70,7 @@ class Session {
   absl::Status WaitLookup();
   // Abandons the current lookup, if there is one.
   void GiveUpLookup();
+  absl::Status Report(const Metrics& metrics);
   absl::Status Finish();
   absl::StatusOr<std::vector<ServerStatus>> Servers();
   absl::Status Shutdown();
@@ -145,6 +147,7 @@ class Session {
   std::unique_ptr<ChiefClient> chief_;     // null without one
   std::unique_ptr<SessionTables> tables_;  // null without tables
   std::unique_ptr<WorkerSession> worker_;  // behind tables_: it writes there
+  std::set<std::string> metric_names_;     // reported so far
   uint64_t pushes_before_ = 0;             // in earlier histories
   uint64_t base_version_ = 0;              // sync: before contribution 0
   uint64_t sequence_ = 0;                  // of the next contribution

@@ -196,6 +196,11 @@ Status Client::Wait() {
   return WithTensors(impl_.get(), [](Session* s) { return s->Wait(); });
 }
 
+Status Client::Report(const Metrics& metrics) {
+  return WithTensors(impl_.get(),
+                     [&](Session* s) { return s->Report(metrics); });
+}
+
 uint64_t Client::pushes() const {
   return impl_ == nullptr ? 0 : impl_->pushes();
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weir import _core, _environment
+from weir import _core, _environment, _metrics
 from weir.errors import Closed, InvalidArgument
 from weir.optimizers import SGD, Optimizer, Settings
 from weir.tables import Table, check_ids
@@ -392,6 +392,27 @@ class Client:
         )
 
     # ------------------------------------------------------------ progress
+
+    def report(
+        self, loss: Any = None, *, examples: int | None = None, **metrics: Any
+    ) -> None:
+        """Tells how the push before went, for the job's curves.
+
+        The chief writes means of what all workers reported into train.jsonl
+        and for TensorBoard, about once a second; without a chief nothing
+        happens. It sends nothing by itself, so every push may have a report.
+
+        Args:
+          loss: what is trained on; a number, or an array or tensor of one.
+          examples: how many this push was computed on. The mean weighs each
+            report by them; one without them weighs 1.
+          metrics: more numbers, at most 32 with the loss. Names have letters,
+            digits, "_", ".", "/" and "-": `**{"val/accuracy": 0.9}`.
+
+        Raises: `weir.InvalidArgument` for what is no number, a name that
+          cannot be one, and more than 128 names in all.
+        """
+        self._declared().report(*_metrics.report(loss, examples, metrics))
 
     @property
     def pushes(self) -> int:

@@ -3,11 +3,15 @@
 #include <thread>
 #include <utility>
 
+#include "common/trace/trace.h"
+
 namespace weir {
 
-TaskQueue::TaskQueue() : state_(std::make_shared<State>()) {
+TaskQueue::TaskQueue(std::string name) : state_(std::make_shared<State>()) {
   // Detached: a call that never returns must not keep the process from ending.
-  std::thread([state = state_] { Run(state); }).detach();
+  std::thread([state = state_, name = std::move(name)] {
+    Run(state, name);
+  }).detach();
 }
 
 TaskQueue::~TaskQueue() {
@@ -33,7 +37,8 @@ void TaskQueue::Post(std::function<void()> task) {
   }
 }
 
-void TaskQueue::Run(const std::shared_ptr<State>& state) {
+void TaskQueue::Run(const std::shared_ptr<State>& state, std::string name) {
+  NameTraceLane(std::move(name));
   for (;;) {
     std::function<void()> task;
     {

@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "common/base/mutex.h"
 
@@ -18,7 +19,8 @@ namespace weir {
 
 class TaskQueue {
  public:
-  TaskQueue();
+  // `name` is that of its thread in timelines.
+  explicit TaskQueue(std::string name = "");
   // Drops the closures that have not begun, and waits at most kEndWait for the
   // one that has. After that the thread is left to itself, and what its closure
   // owns stays alive.
@@ -37,7 +39,7 @@ class TaskQueue {
     bool stop ABSL_GUARDED_BY(mutex) = false;
     bool ended ABSL_GUARDED_BY(mutex) = false;
   };
-  static void Run(const std::shared_ptr<State>& state);
+  static void Run(const std::shared_ptr<State>& state, std::string name);
 
   const std::shared_ptr<State> state_;
 };

@@ -14,6 +14,7 @@ const POLL_MS_MIN = 10;
 const CURVE_MS = 5000;
 const RETRY_MS_MAX = 5000;
 const ANSWER_MS_MAX = 10000;
+const WHY_MAX = 500; // letters of a refusal
 
 // For tests: `?poll_ms=20` polls as often as that.
 function pollMs(query) {
@@ -24,39 +25,37 @@ function pollMs(query) {
 // An answer that is none of a report: refused, or not to be read.
 class BadAnswer extends Error {}
 
-async function ask(path, token) {
+// The cookie that the page's link has set goes along.
+async function ask(path) {
   const answer = await fetch(path, {
     cache: "no-store",
-    headers: token ? { Authorization: `Bearer ${token}` } : {},
     signal: AbortSignal.timeout(ANSWER_MS_MAX),
   });
-  if (answer.status === 401 || answer.status === 403) {
+  const body = await answer.text();
+  if (!answer.ok) {
+    // The chief's own refusals are plain text and say what to do; a proxy's
+    // may be a page.
+    const type = answer.headers.get("Content-Type") ?? "";
+    const why = type.startsWith("text/plain") ? body.slice(0, WHY_MAX) : "";
     throw new BadAnswer(
-      `The chief refuses this page (status ${answer.status}). ` +
-        "Open the link that \u201cweir page\u201d prints.",
+      `The chief answers with status ${answer.status}. ${why}`.trim(),
     );
   }
-  if (!answer.ok) {
-    throw new BadAnswer(`The chief answers with status ${answer.status}.`);
-  }
-  const body = await answer.text();
   try {
     const value = JSON.parse(body);
     if (value !== null && typeof value === "object") return value;
   } catch {
     // Said below.
   }
-  throw new BadAnswer(`What the chief answers to \u201c${path}\u201d is no JSON`);
+  throw new BadAnswer(`The chief's answer to \u201c${path}\u201d is no JSON.`);
 }
 
 export class Feed {
   // handlers: onReport(report), onCurve(curve), and onAnswer() after each try.
   constructor(handlers) {
-    const query = new URLSearchParams(location.search);
     this.handlers = handlers;
-    this.pollMs = pollMs(query);
+    this.pollMs = pollMs(new URLSearchParams(location.search));
     this.curveMs = (CURVE_MS / POLL_MS) * this.pollMs;
-    this.token = query.get("token");
     this.paused = false;
     this.trouble = ""; // what is wrong; empty after a good answer
     this.isSilent = false; // no answer came at all
@@ -92,7 +91,7 @@ export class Feed {
 
   async #poll() {
     try {
-      const report = await ask("report", this.token);
+      const report = await ask("report");
       this.answeredAt = performance.now();
       this.handlers.onReport(report);
       await this.#pollCurve(report);
@@ -111,7 +110,7 @@ export class Feed {
     const moved = `${report.step} ${report.phase}`;
     const now = performance.now();
     if (moved === this.curveOf || now - this.curveAt < this.curveMs) return;
-    const curve = await ask("curve", this.token);
+    const curve = await ask("curve");
     this.curveOf = moved;
     this.curveAt = now;
     this.handlers.onCurve(curve);

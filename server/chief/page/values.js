@@ -31,14 +31,15 @@ export function count(value) {
   return WHOLE.format(number(value));
 }
 
-// A number with `digits` significant ones and no superfluous exponent.
+// A number with so many significant digits, a whole one as it is, and an
+// exponent only where it is very large or small.
 export function digits(value, significant = 3) {
   const x = number(value, NaN);
   if (Number.isNaN(x)) return NOTHING;
   const size = Math.abs(x);
   if (size === 0) return "0";
   if (size < 1e-4 || size >= 1e7) return x.toExponential(significant - 1);
-  if (size >= 10 ** (significant - 1)) return count(x);
+  if (size >= 10 ** (significant - 1) || Number.isInteger(x)) return count(x);
   return x.toPrecision(significant);
 }
 

@@ -6,8 +6,11 @@
 #define SERVER_CHIEF_STATE_ACTIONS_H_
 
 #include <cstdint>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "proto/checkpoint.pb.h"
@@ -82,6 +85,12 @@ struct AppendTrainLog {
   std::string line;
 };
 
+// Writes histograms for TensorBoard, under their tags. There is no answer.
+struct AppendHistograms {
+  uint64_t step = 0;
+  std::vector<std::pair<std::string, Histogram>> histograms;
+};
+
 // Writes DONE into the work directory. Answered by OnDoneWritten, and with
 // `wait` by OnEvaluated once the evaluator has written its line.
 struct WriteDone {
@@ -99,10 +108,25 @@ struct Finish {
   absl::Status status;
 };
 
-using Action =
-    std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
-                 PrepareCheckpoint, CommitCheckpoint, DiscardCheckpoint,
-                 CutTrainLog, AppendTrainLog, WriteDone, LogLine, Finish>;
+using Action = std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
+                            PrepareCheckpoint, CommitCheckpoint,
+                            DiscardCheckpoint, CutTrainLog, AppendTrainLog,
+                            AppendHistograms, WriteDone, LogLine, Finish>;
+
+// Of Action, as timelines call them.
+inline constexpr const char* kActionNames[] = {"call a ps",
+                                               "send a command",
+                                               "end a stream",
+                                               "find a checkpoint",
+                                               "prepare a checkpoint",
+                                               "commit a checkpoint",
+                                               "discard a checkpoint",
+                                               "cut train.jsonl",
+                                               "append to train.jsonl",
+                                               "write DONE",
+                                               "log",
+                                               "finish"};
+static_assert(std::size(kActionNames) == std::variant_size_v<Action>);
 
 // A committed checkpoint that JobState may restore.
 struct FoundCheckpoint {

@@ -138,6 +138,27 @@ bool JobFacts::Done(int slot) const {
   return phase >= Phase::kTraining && job->Done(slot, roster.worker(slot));
 }
 
+void JobFacts::AddHistograms(const Progress& progress) {
+  for (const ContributionHistograms& histograms : progress.histograms()) {
+    AppendHistograms append;
+    append.step = train_log->StepOf(histograms.contribution());
+    for (const VariableHistograms& of : histograms.variable()) {
+      const std::string& name =
+          job->held().variable(static_cast<int>(of.variable())).name();
+      if (of.has_values()) {
+        append.histograms.emplace_back("values/" + name, of.values());
+      }
+      if (of.has_gradients()) {
+        append.histograms.emplace_back("gradients/" + name, of.gradients());
+      }
+    }
+    // Step 0: a repeat of what was done before this history.
+    if (append.step > 0 && !append.histograms.empty()) {
+      Do(std::move(append));
+    }
+  }
+}
+
 void JobFacts::EndCurve(uint64_t last_step) {
   if (train_log.has_value()) {
     for (std::string& line : train_log->End(last_step, now_ns())) {

@@ -102,6 +102,8 @@ struct JobFacts {
     return phase >= Phase::kLast && Complete() && checkpoint_step == step_count;
   }
 
+  // Writes a worker's histograms at their step. REQUIRES: train_log.
+  void AddHistograms(const Progress& progress);
   // Writes the lines of train.jsonl up to `step`, the last of which is due.
   void EndCurve(uint64_t last_step);
 

@@ -57,6 +57,21 @@ uint64_t JobSource::PushesBefore(int slot) const {
   return slot < held_.pushes_before_size() ? held_.pushes_before(slot) : 0;
 }
 
+uint64_t JobSource::ContinueCurve(uint64_t step, TrainLog::Options* log) const {
+  log->base_step = step;
+  log->begin_ns = options_.clock->NowNs();
+  uint64_t logged = 0;
+  for (const TrainLine& line : options_.train_lines) {
+    // Lines beyond are of work that a restore threw away.
+    if (line.step <= step) {
+      logged = std::max(logged, line.step);
+      log->base_seconds = line.seconds;
+      log->base_examples = line.examples;
+    }
+  }
+  return logged;
+}
+
 std::string JobSource::unit() const { return sync() ? "step " : async_unit(); }
 
 }  // namespace weir

@@ -86,9 +86,8 @@ class JobSource {
   virtual absl::Status ReadLength(uint64_t sample_count) = 0;
   // Contributions of the whole job; 0 where nobody counts them.
   virtual uint64_t contribution_count() const = 0;
-  // The lines of train.jsonl that a chief goes on to write, if the job has any.
-  virtual std::optional<TrainLog::Options> CurveOptions(uint64_t step,
-                                                        bool adopted) const = 0;
+  // The lines of train.jsonl that a chief goes on to write.
+  virtual TrainLog::Options CurveOptions(uint64_t step, bool adopted) const = 0;
   // Takes what the shards say of a worker's slot.
   virtual void TakeMarks(int slot, const SlotMarks& marks,
                          Roster::Worker* worker) const = 0;
@@ -117,6 +116,9 @@ class JobSource {
  protected:
   explicit JobSource(const JobOptions& options) : options_(options) {}
   const JobOptions& options() const { return options_; }
+  // Sets where the curve of a job that is at `step` goes on: what the last line
+  // says that counts. Returns the step of that line, or 0.
+  uint64_t ContinueCurve(uint64_t step, TrainLog::Options* log) const;
 
  private:
   // `who` is the worker's name for messages.

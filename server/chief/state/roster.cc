@@ -250,7 +250,7 @@ bool Roster::AllTold(bool retired_knows) const {
 
 bool Roster::AllOutOfWork() const {
   return std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) {
-    return w.generation == 0 || w.out_of_work;
+    return w.generation == 0 || w.out_of_work || (w.retired && !w.connected());
   });
 }
 

@@ -113,7 +113,8 @@ class Roster {
   // the job ends. With `retired_knows` a worker that retired its slot counts as
   // one that knows: it ended by itself.
   bool AllTold(bool retired_knows) const;
-  // True if every worker that has a slot has said that it has no work left.
+  // True if every worker that has a slot has said that it has no work left, or
+  // has retired its slot and gone.
   bool AllOutOfWork() const;
   std::vector<uint64_t> streams() const;  // of connected workers
 

@@ -48,8 +48,11 @@ class SdkJob : public JobSource {
   bool ContinuesWhenDone() const override { return options().resume; }
   absl::Status ReadLength(uint64_t) override { return absl::OkStatus(); }
   uint64_t contribution_count() const override { return 0; }
-  std::optional<TrainLog::Options> CurveOptions(uint64_t, bool) const override {
-    return std::nullopt;
+  TrainLog::Options CurveOptions(uint64_t step, bool) const override {
+    TrainLog::Options log;
+    log.of_scripts = true;
+    ContinueCurve(step, &log);
+    return log;
   }
 
   void TakeMarks(int, const SlotMarks& marks,

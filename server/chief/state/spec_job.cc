@@ -21,6 +21,7 @@ JobSpec KeptFields(JobSpec spec) {
   spec.mutable_train()->clear_epochs();
   spec.mutable_train()->clear_steps();
   spec.mutable_train()->clear_log_every_steps();
+  spec.mutable_train()->clear_histograms_every_steps();
   spec.clear_schedule();
   spec.clear_checkpoint();
   spec.clear_evaluation();
@@ -146,24 +147,14 @@ class SpecJob : public JobSource {
     return static_cast<uint64_t>(list_.total());
   }
 
-  std::optional<TrainLog::Options> CurveOptions(uint64_t step,
-                                                bool adopted) const override {
+  TrainLog::Options CurveOptions(uint64_t step, bool adopted) const override {
     TrainLog::Options log;
     log.contributions_per_step = per_step();
     log.every_steps = std::max(options().spec.train().log_every_steps(), 1u);
-    log.base_step = step;
-    log.begin_ns = options().clock->NowNs();
     log.first_step = held().base_version();
     log.first_contribution = before();
-    uint64_t logged = held().base_version();
-    for (const TrainLine& line : options().train_lines) {
-      // Lines beyond are of work that a restore threw away.
-      if (line.step <= step) {
-        logged = std::max(logged, line.step);
-        log.base_seconds = line.seconds;
-        log.base_examples = line.examples;
-      }
-    }
+    const uint64_t logged =
+        std::max(ContinueCurve(step, &log), held().base_version());
     if (sync() && adopted) {
       // Workers may still hold reports of steps that the chief before did not
       // write down, so the curve goes on behind its last line.

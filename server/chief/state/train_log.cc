@@ -7,11 +7,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cc/job/metric_sums.h"
 #include "common/base/limits.h"
 #include "nlohmann/json.hpp"
 
 namespace weir {
 namespace {
+
+constexpr char kLoss[] = "loss";
 
 // JSON has no NaN.
 std::string Number(double value) {
@@ -94,6 +97,9 @@ void TrainLog::AddCounts(const Progress& progress) {
     ++residuals_lost_;
   }
   phases_.Add(progress.phases());
+  if (options_.of_scripts && progress.has_metrics()) {
+    AddMetrics(progress.metrics());
+  }
 }
 
 double TrainLog::seconds(int64_t now_ns) const {
@@ -101,10 +107,88 @@ double TrainLog::seconds(int64_t now_ns) const {
          static_cast<double>(now_ns - options_.begin_ns) * 1e-9;
 }
 
-void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
+uint64_t TrainLog::StepOf(uint64_t contribution) const {
+  if (options_.contributions_per_step == 0) {
+    return contribution + 1;
+  }
+  if (contribution < options_.first_contribution) {
+    return 0;
+  }
+  return options_.first_step + 1 +
+         (contribution - options_.first_contribution) /
+             options_.contributions_per_step;
+}
+
+std::string TrainLog::RestOfLine(uint64_t step, int64_t now_ns) const {
+  std::string rest;
+  if (options_.learning_rate) {  // updates count from 0
+    absl::StrAppend(
+        &rest, ",\"learning_rate\":", Number(options_.learning_rate(step - 1)));
+  }
+  const bool examples = !options_.of_scripts || newest_.examples() > 0;
+  if (examples) {
+    absl::StrAppend(&rest, ",\"examples_per_second\":",
+                    Number(newest_.examples_per_second()));
+  }
+  absl::StrAppend(&rest,
+                  ",\"staleness_mean\":", Number(newest_.staleness_mean()),
+                  ",\"staleness_max\":", newest_.staleness_max(),
+                  ",\"seconds\":", Number(seconds(now_ns)));
+  if (examples) {
+    absl::StrAppend(&rest, ",\"examples\":", newest_.examples());
+  }
+  absl::StrAppend(&rest, ",\"bytes_pushed\":", bytes_pushed_,
+                  ",\"bytes_pulled\":", bytes_pulled_,
+                  ",\"residuals_lost\":", residuals_lost_);
+  if (const std::string phases = phases_.Json(); !phases.empty()) {
+    absl::StrAppend(&rest, ",\"phases\":", phases);
+  }
+  for (const MetricSum& metric : metrics_.metric()) {
+    if (metric.name() != kLoss) {
+      absl::StrAppend(&rest, ",\"", metric.name(),
+                      "\":", Number(metric.weighted_sum() / metric.weight()));
+    }
+  }
+  return rest + "}";
+}
+
+void TrainLog::AddMetrics(const MetricSums& metrics) {
+  AddRows(metrics.examples());
+  MetricSums known;
+  known.set_reports(metrics.reports());
+  for (const MetricSum& metric : metrics.metric()) {
+    // Each name is a curve for ever, so there is no end of peers' names here.
+    if (metric_names_.size() < kMetricNamesMax) {
+      metric_names_.insert(metric.name());
+    }
+    if (metric_names_.count(metric.name()) > 0) {
+      *known.add_metric() = metric;
+    }
+  }
+  MergeMetrics(known, &metrics_);
+}
+
+void TrainLog::AddScriptLine(uint64_t step, int64_t now_ns) {
+  if (metrics_.reports() == 0) {
+    return;
+  }
+  std::optional<double> loss;
+  for (const MetricSum& metric : metrics_.metric()) {
+    if (metric.name() == kLoss) {
+      loss = metric.weighted_sum() / metric.weight();
+    }
+  }
+  AddLine(std::max(step, line_step_), loss, now_ns);
+  metrics_.Clear();
+}
+
+void TrainLog::AddLine(uint64_t step, std::optional<double> loss,
+                       int64_t now_ns) {
   // Reports of several workers come in any order; "seconds" must not go back.
   now_ns = line_ns_ = std::max(now_ns, line_ns_);
-  newest_.set_loss(loss);
+  if (loss.has_value()) {
+    newest_.set_loss(*loss);
+  }
   const int64_t elapsed_ns = now_ns - rate_begin_ns_;
   // The first lines of a job have a speed, too, however rough.
   if (elapsed_ns >= kRateWindowNs || (!rate_known_ && elapsed_ns > 0)) {
@@ -121,21 +205,11 @@ void TrainLog::AddLine(uint64_t step, double loss, int64_t now_ns) {
                                static_cast<double>(staleness_count_));
     newest_.set_staleness_max(staleness_max_window_);
   }
-  double learning_rate = 0.0;
-  if (options_.learning_rate) {
-    learning_rate = options_.learning_rate(step - 1);  // updates count from 0
+  std::string head = absl::StrCat("{\"step\":", step);
+  if (loss.has_value()) {
+    absl::StrAppend(&head, ",\"loss\":", Number(*loss));
   }
-  const std::string phases = phases_.Json();
-  due_.push_back(absl::StrCat(
-      "{\"step\":", step, ",\"loss\":", Number(loss),
-      ",\"learning_rate\":", Number(learning_rate),
-      ",\"examples_per_second\":", Number(newest_.examples_per_second()),
-      ",\"staleness_mean\":", Number(newest_.staleness_mean()),
-      ",\"staleness_max\":", newest_.staleness_max(), ",\"seconds\":",
-      Number(seconds(now_ns)), ",\"examples\":", newest_.examples(),
-      ",\"bytes_pushed\":", bytes_pushed_, ",\"bytes_pulled\":", bytes_pulled_,
-      ",\"residuals_lost\":", residuals_lost_,
-      phases.empty() ? "" : ",\"phases\":", phases, "}"));
+  due_.push_back(head + RestOfLine(step, now_ns));
   line_step_ = step;  // I1: callers add a line only beyond it
   loss_sum_ = weight_sum_ = 0.0;
   staleness_sum_ = staleness_count_ = staleness_max_window_ = 0;
@@ -184,14 +258,20 @@ void TrainLog::SettleSteps(uint64_t step_done, int64_t wait_ns,
 
 std::vector<std::string> TrainLog::Advance(uint64_t step_done, int64_t now_ns) {
   step_done_ = std::max(step_done_, step_done);
-  if (options_.contributions_per_step > 0) {
+  if (options_.of_scripts) {
+    if (now_ns - line_ns_ >= kScriptLineNs) {
+      AddScriptLine(step_done, now_ns);
+    }
+  } else if (options_.contributions_per_step > 0) {
     SettleSteps(step_done, kReportWaitNs, now_ns);
   }
   return std::exchange(due_, {});
 }
 
 std::vector<std::string> TrainLog::End(uint64_t step_done, int64_t now_ns) {
-  if (options_.contributions_per_step > 0) {
+  if (options_.of_scripts) {
+    AddScriptLine(step_done, now_ns);
+  } else if (options_.contributions_per_step > 0) {
     SettleSteps(step_done, 0, now_ns);
     if (step_done > line_step_ && last_step_loss_.has_value()) {
       AddLine(step_done, *last_step_loss_, now_ns);

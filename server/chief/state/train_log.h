@@ -27,8 +27,15 @@
 //   phases    where the workers' time went since this chief began
 //             (PhaseTotals). It is left out before a worker has reported any.
 //
+// In a job of scripts (SDK) a line comes at most once a second, and has what
+// the programs reported since the line before: under its name, the weighted
+// mean of each metric, "loss" among them. examples and examples_per_second are
+// there once a program has told how many examples it computed on. There is no
+// learning_rate, unless a program reports it.
+//
 // Invariants
-//   I1. `step` rises from line to line.
+//   I1. `step` rises from line to line. In a job of scripts it may stay: what a
+//       program reports behind its last push has a line of its own.
 //   I2. In sync, `loss` depends on the contributions alone, not on who computed
 //       them or when.
 //   I3. Whatever numbers are reported, no more reports are kept than belong to
@@ -42,6 +49,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +64,8 @@ class TrainLog {
     uint32_t contributions_per_step = 0;  // 0: not sync
     uint32_t every_steps = 10;
     uint64_t base_step = 0;  // at which this chief's lines begin
+    // The lines are of what programs of the SDK report.
+    bool of_scripts = false;
     // Sync: the history's first step, and the contributions before it.
     uint64_t first_contribution = 0;
     uint64_t first_step = 0;
@@ -74,6 +84,10 @@ class TrainLog {
   // Adds what a heartbeat counts beside its contributions: staleness, bytes,
   // time.
   void AddCounts(const Progress& progress);
+  // Returns the step that a contribution is a part of, and 0 if it was done
+  // before this history. In async it is the place in the list of all: nobody
+  // knows how many will be done before it.
+  uint64_t StepOf(uint64_t contribution) const;
 
   // Returns the lines that became due. `step_done` is how many steps are done
   // by now in sync, else how many contributions.
@@ -93,6 +107,8 @@ class TrainLog {
   static constexpr int64_t kRateWindowNs = 1'000'000'000;
   // How long a complete step waits for reports that are on their way.
   static constexpr int64_t kReportWaitNs = 2'000'000'000;
+  // Between two lines of a job of scripts, whose steps may take a microsecond.
+  static constexpr int64_t kScriptLineNs = 1'000'000'000;
 
   struct Report {
     float loss = 0.0f;
@@ -107,7 +123,12 @@ class TrainLog {
   // Whether reports of `step` are kept (I3).
   bool InReach(uint64_t step) const;
   // Ends the window with a line.
-  void AddLine(uint64_t step, double loss, int64_t now_ns);
+  void AddLine(uint64_t step, std::optional<double> loss, int64_t now_ns);
+  void AddMetrics(const MetricSums& metrics);
+  // The same if a program has reported anything in the window.
+  void AddScriptLine(uint64_t step, int64_t now_ns);
+  // What follows "loss" in a line, from its comma on.
+  std::string RestOfLine(uint64_t step, int64_t now_ns) const;
   void SettleSteps(uint64_t step_done, int64_t wait_ns, int64_t now_ns);
 
   const Options options_;
@@ -129,8 +150,10 @@ class TrainLog {
   uint64_t bytes_pulled_ = 0;
   uint64_t residuals_lost_ = 0;
   PhaseTotals phases_;
-  int64_t line_ns_ = 0;     // of the last line
-  uint64_t rate_rows_ = 0;  // since rate_begin_ns_
+  MetricSums metrics_;                  // scripts: of the window
+  std::set<std::string> metric_names_;  // of all windows
+  int64_t line_ns_ = 0;                 // of the last line
+  uint64_t rate_rows_ = 0;              // since rate_begin_ns_
   int64_t rate_begin_ns_ = 0;
   bool rate_known_ = false;
   uint64_t line_step_ = 0;        // of the last line

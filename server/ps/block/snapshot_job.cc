@@ -9,6 +9,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/identity.h"
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 #include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir {
@@ -133,6 +134,7 @@ SnapshotReply SnapshotJob::FrozenReply() const {
 void SnapshotJob::Write(Blocks blocks) {
   // I3: written under another name and renamed by Finish, so a crash at any
   // moment leaves the file whole or absent.
+  const TraceSpan span("write snapshot");
   Failpoint("ps.before_write");
   const ShardPlan& plan = *options_.plan;
   const std::string name =

@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/math/kernels.h"
+#include "common/trace/trace.h"
 #include "server/ps/block/snapshot_job.h"
 
 namespace weir {
@@ -125,6 +126,9 @@ void SyncMode::AddToSum(Block& block, EarlyGradient next) {
 }
 
 void SyncMode::Publish(Block& block, DueList& due) {
+  const TraceSpan span("publish", [&](TraceDetails* details) {
+    details->Add("block", block.plan.index);
+  });
   SyncStep& step = block.step;
   FrozenBlock before = {block.order.version,
                         block.values,

@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/job/layout.h"
+#include "common/trace/trace.h"
 #include "proto/ps.pb.h"
 #include "server/ps/optimizer/optimizer.h"
 
@@ -114,6 +115,21 @@ class ShardPlan {
   std::vector<std::string> state_names_;
   std::vector<BlockPlan> blocks_;
 };
+
+// What a timeline says of one push that the shard applies, to a block or, as
+// kTraceRows, to rows.
+inline void DescribeApply(const ShardPlan& plan, uint32_t slot,
+                          uint64_t sequence, uint32_t block,
+                          TraceDetails* details) {
+  details->Add("slot", slot);
+  details->Add("sequence", sequence);
+  if (block != kTraceRows) {
+    details->Add("block", block);
+  }
+  details->Flow(TraceFlow::kPasses,
+                TraceFlowOf(plan.declaration().history(), plan.shard(), slot,
+                            sequence, block));
+}
 
 }  // namespace weir
 

@@ -5,6 +5,7 @@
 
 #include "common/base/exhausted.h"
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 #include "proto/wire/value_encoding.h"
 
 namespace weir {
@@ -64,6 +65,7 @@ RowLookup MakeLookup(const Declaration& declaration,
 absl::StatusOr<BlockRef> CopyRows(const RowSources& sources,
                                   const RowLookup& lookup,
                                   const RowReading& reading) {
+  const TraceSpan span("read rows");
   if (lookup.floats == 0) {
     return BlockRef();
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 #include "server/ps/block/block_update.h"
 #include "server/ps/rows/table_group.h"
 
@@ -79,6 +80,7 @@ void TableGroup::Advance(DueList& due) {
 }
 
 void TableGroup::Publish() {
+  const TraceSpan span("publish rows");
   float weight = 0;
   std::vector<TableRate> rates;
   {

@@ -8,6 +8,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/io/crc32c.h"
+#include "common/trace/trace.h"
 #include "proto/wire/value_encoding.h"
 
 namespace weir {
@@ -61,9 +62,9 @@ absl::Status AnswerFlow::Take(GradientChunk chunk, Payload payload) {
 void AnswerFlow::Take(const PullRowsChunk& request) {
   OnTaken();
   Expect();
-  store_->PullRows(request, [self = shared_from_this(),
-                             checksum = request.want().checksum()](
-                                absl::StatusOr<PulledRows> pulled) {
+  PullRowsDone done = [self = shared_from_this(),
+                       checksum = request.want().checksum()](
+                          absl::StatusOr<PulledRows> pulled) {
     if (!pulled.ok()) {
       self->DeliverError(pulled.status());
       return;
@@ -74,7 +75,9 @@ void AnswerFlow::Take(const PullRowsChunk& request) {
     }
     self->Deliver(Answer{nullptr, std::move(pulled->header),
                          std::move(pulled->rows), pulled->bytes});
-  });
+  };
+  store_->PullRows(request,
+                   TracedWait("lookup", request.request(), std::move(done)));
 }
 
 absl::StatusOr<bool> AnswerFlow::Take(const PushRowsChunk& chunk,
@@ -334,6 +337,7 @@ void AnswerFlow::WriteReady() {
     }
     store_->payloads()->sent.fetch_add(answer->bytes,
                                        std::memory_order_relaxed);
+    const TraceSpan span("answer");
     Write(*std::move(answer), last);
   }
 }

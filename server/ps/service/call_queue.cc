@@ -2,6 +2,7 @@
 
 #include "common/base/exhausted.h"
 #include "common/base/logging.h"
+#include "common/trace/trace.h"
 
 namespace weir {
 
@@ -21,6 +22,7 @@ void* CallQueue::Start(CallOperation* operation, std::shared_ptr<void> call) {
 }
 
 void CallQueue::Loop() {
+  NameTraceLane("requests");
   void* tag = nullptr;
   bool ok = false;
   while (queue_->Next(&tag, &ok)) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/exhausted.h"
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/grpc_status.h"
 
@@ -78,6 +79,7 @@ void GrpcCall::OnRead(bool ok) {
     if (handler_.each_answered) {
       ++unanswered_;
     }
+    const TraceSpan span("request");
     // Runs the request and its continuations on this thread; nothing in it
     // waits.
     status = OrExhausted([this] { return handler_.message(buffer_); });

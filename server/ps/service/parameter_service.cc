@@ -170,9 +170,10 @@ void ParameterService::AddUnary(
     const std::string& name, Answer answer,
     std::type_identity_t<std::function<WorkThread*(const Request&)>>
         thread_for) {
-  // What only looks is not written down.
-  const bool audited =
-      name != "Hello" && name != "GetStatus" && name != kHealthCheckMethod;
+  // What only looks is not written down. A trace does it by itself: of its many
+  // calls only the first one changes anything.
+  const bool audited = name != "Hello" && name != "GetStatus" &&
+                       name != "Trace" && name != kHealthCheckMethod;
   Add(name, [this, audited, method = MethodName(name),
              answer = std::move(answer),
              thread_for = std::move(thread_for)](GrpcCall* call) {
@@ -247,6 +248,20 @@ void ParameterService::AddControl() {
         return store_->Shrink(request);
       },
       [this](const ShrinkRequest&) { return &writes_; });
+  // What asks for parts may have to make them first.
+  AddUnary<TraceRequest>(
+      "Trace",
+      [this](const TraceRequest& request, const Caller& caller) {
+        const auto reply = traces_.Answer(request);
+        if (request.start_ms() > 0) {
+          access_->Record(caller, MethodName("Trace"), reply.status());
+        }
+        return reply;
+      },
+      [this](const TraceRequest& request) -> WorkThread* {
+        const bool is_quick = request.trace() == 0 || request.start_ms() > 0;
+        return is_quick ? nullptr : &reports_;
+      });
   AddUnary<grpc::health::v1::HealthCheckRequest>(
       kHealthCheckMethod,
       [](const grpc::health::v1::HealthCheckRequest& request, const Caller&) {

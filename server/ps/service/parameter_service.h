@@ -27,6 +27,7 @@
 #include "common/metrics/host_usage.h"
 #include "proto/ps.pb.h"
 #include "proto/security/access_control.h"
+#include "proto/trace/trace_answers.h"
 #include "server/ps/service/call_queue.h"
 #include "server/ps/service/grpc_call.h"
 #include "server/ps/service/leaving.h"
@@ -97,6 +98,7 @@ class ParameterService {
   ShmService* shm_ = nullptr;
   Leaving* leaving_ = nullptr;
   const HostMeter* host_meter_ = nullptr;
+  TraceAnswers traces_;
   WorkThread work_;     // Declare and Restore
   WorkThread writes_;   // snapshots' files, and Shrink, never beside them
   WorkThread reports_;  // a report waits for no file, and no file for it

@@ -7,6 +7,7 @@
 #include "common/base/limits.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 
 namespace weir {
 namespace {
@@ -39,6 +40,7 @@ ShmSession::ShmSession(Store* store, SharedArena* arena, UnixSocket socket,
       tickets_(tickets) {}
 
 void ShmSession::Run() {
+  NameTraceLane("shared memory");
   const absl::Status status = OrExhausted([this] { return OpenAndServe(); });
   if (!status.ok()) {  // I3
     LOG_WARN("shared memory: {}", status.ToString());
@@ -189,6 +191,7 @@ absl::Status ShmSession::Serve() {
 }
 
 absl::Status ShmSession::TakeMessage(const std::string& message) {
+  const TraceSpan span("request");
   ShmRequest head;
   std::span<const char> bytes;
   std::span<const char> inline_payload;

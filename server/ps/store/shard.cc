@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 #include "proto/wire/measures.h"
 #include "proto/wire/value_encoding.h"
 #include "server/ps/block/block_contents.h"
@@ -125,6 +126,10 @@ absl::StatusOr<Receipt> Shard::Push(const GradientChunk& chunk,
 
 absl::StatusOr<Receipt> Shard::PushBlock(const GradientChunk& chunk, int index,
                                          Payload payload) {
+  const TraceSpan span("apply", [&](TraceDetails* details) {
+    DescribeApply(plan_, chunk.sender().slot(), chunk.push().sequence(),
+                  static_cast<uint32_t>(index), details);
+  });
   Failpoint("ps.before_apply");
   Block& block = *blocks_[index];
   const int64_t begin_ns = clock_->NowNs();
@@ -185,7 +190,8 @@ void Shard::Pull(const Sender& sender, int index, const Want& want,
       // I3: Close takes this lock, so it finds the pull that is parked now, or
       // the pull finds the place closed.
       const int64_t now_ns = clock_->NowNs();
-      ParkedPull pull = {want, std::move(done), now_ns};
+      ParkedPull pull = {want, TracedWait("parked", index, std::move(done)),
+                         now_ns};
       status = block.parked.Park(sender, want, now_ns, std::move(pull));
       if (status.ok()) {
         return;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/exhausted.h"
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 #include "server/ps/block/snapshot_job.h"
 #include "server/ps/store/shard.h"
 #include "server/ps/store/slot_grants.h"
@@ -93,6 +94,7 @@ void Shard::FreezeTables(const std::shared_ptr<SnapshotJob>& job,
   // Uses wait from here to Release; the shard stays until then.
   const auto write = [shard = shared_from_this(), job, files, version,
                       base = request.table_base()] {
+    const TraceSpan span("write tables");
     TableGroup& tables = *shard->tables_;
     if (!job->ended()) {
       // No push is applied before Release, so marks and rows belong together.

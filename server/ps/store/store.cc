@@ -7,6 +7,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/memory_limit.h"
 #include "common/base/status.h"
+#include "common/trace/trace.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/checkpoint_names.h"
@@ -335,6 +336,12 @@ absl::Status RowPush::Add(const PushRowsChunk& chunk, const Payload& payload) {
 }
 
 void RowPush::Apply(PushRowsDone done) {
+  // By value: the update is handed on.
+  const TraceSpan span("apply rows", [this, slot = update_.sender.slot(),
+                                      sequence = update_.push.sequence()](
+                                         TraceDetails* details) {
+    DescribeApply(shard_->plan(), slot, sequence, kTraceRows, details);
+  });
   shard_->tables().PushRows(std::exchange(update_, {}), std::move(done));
 }
 

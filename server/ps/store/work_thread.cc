@@ -4,6 +4,7 @@
 
 #include "common/base/exhausted.h"
 #include "common/base/logging.h"
+#include "common/trace/trace.h"
 
 namespace weir {
 
@@ -32,6 +33,7 @@ std::function<void()> WorkThread::Next() {
 }
 
 void WorkThread::Loop() {
+  NameTraceLane("work");
   // Without the lock, so that work can queue more work.
   while (const std::function<void()> work = Next()) {
     const absl::Status status = OrExhausted([&work] {

@@ -1,5 +1,6 @@
 """Jobs of scripts with a chief: checkpoints, kills and resuming."""
 
+import json
 import os
 import re
 import signal
@@ -64,6 +65,28 @@ for step in range(first, int(steps)):
 if weir.rank() == 0:
     optimizer.pull()
     torch.save(model.state_dict(), out)
+"""
+)
+
+REPORTER = (
+    COMMON
+    + """
+weir.init()
+model = net()
+optimizer = weir.DistributedOptimizer(
+    torch.optim.SGD(model.parameters(), lr=0.01), model=model, mode=sys.argv[1])
+total = 0.0
+for step in range(optimizer.pushes, int(sys.argv[2])):
+    optimizer.zero_grad()
+    x, y = batch(weir.rank(), step)
+    x, y = x[:4 + step % 3], y[:4 + step % 3]
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.report(loss, examples=len(x), **{"val/rank": weir.rank()})
+    total += float(loss.detach()) * len(x)
+    time.sleep(0.03)
+print("total", total, flush=True)
 """
 )
 
@@ -217,6 +240,43 @@ class ChiefTest(unittest.TestCase):
             self.end(chief)
         self.assertEqual(sum(begun), kept)
         self.assertGreater(begun[0], begun[1])
+
+    def reported(self, job, *arguments):
+        """What the scripts of REPORTER reported: losses times examples."""
+        workers = [
+            job.start_worker(r, *arguments, script=REPORTER) for r in (0, 1)
+        ]
+        outputs = [self.end(worker) for worker in workers]
+        return sum(float(re.search(r"total (.*)", o)[1]) for o in outputs)
+
+    def test_what_scripts_report_is_the_curve_through_a_resume(self):
+        path = os.path.join(self.folder, "run", "train.jsonl")
+        total = 0.0
+        for mode, steps in ("sync", 60), ("sync", 90):
+            with Job(self.folder) as job:
+                chief = job.start_chief("--resume")
+                total += self.reported(job, mode, steps)
+                self.end(chief)
+            with open(path, encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file]
+            self.assertEqual(lines[-1]["step"], steps)
+        self.assertGreaterEqual(len(lines), 3)  # about one a second
+        examples = [0, *(line["examples"] for line in lines)]
+        # Each line is the mean over the examples that came with it.
+        found = sum(
+            line["loss"] * (now - before)
+            for line, before, now in zip(lines, examples, examples[1:])
+        )
+        self.assertAlmostEqual(found, total, places=3)
+        self.assertEqual(examples[-1], 2 * sum(4 + s % 3 for s in range(90)))
+        for key in "step", "seconds":
+            values = [line[key] for line in lines]
+            self.assertEqual(values, sorted(values), key)
+        for line in lines:
+            self.assertGreater(line["examples_per_second"], 0)
+            self.assertTrue(0 <= line["val/rank"] <= 1, line)
+        curves = os.listdir(os.path.join(self.folder, "run/tensorboard/train"))
+        self.assertEqual(len(curves), 2)  # one of each chief
 
     def test_the_export_is_the_state_dict(self):
         with Job(self.folder, workers=1) as job:

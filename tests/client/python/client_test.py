@@ -56,6 +56,38 @@ class ClientTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             seen[0, 0] = 1.0
 
+    def test_reports_are_checked_and_go_nowhere_without_a_chief(self):
+        client = self.connect()
+        with self.assertRaises(weir.Closed):
+            client.report(loss=1.0)
+        client = self.declared()
+        client.report(0.5)
+        client.report(
+            loss=np.float32(0.5), examples=np.int64(3), accuracy=np.ones((1,))
+        )
+        client.report(loss=float("nan"), **{"val/top-5": 1})
+        for bad, text in (
+            ({"loss": "0.5"}, "'loss' is '0.5', not a number"),
+            ({"loss": [1, 2]}, "not a number"),
+            ({"accuracy": None}, "'accuracy' is None"),
+            ({"accuracy": np.ones(2)}, "not a number"),
+            ({"examples": -1}, "examples is -1, not a count"),
+            ({"examples": 0.5}, "examples is 0.5"),
+            ({"a b": 1}, "the metric 'a b' needs a name"),
+            ({"x" * 65: 1}, "needs a name"),
+            ({"step": 1}, "'step' has a name that Weir writes itself"),
+            ({f"m{i}": i for i in range(33)}, "33 metrics; at most 32"),
+        ):
+            with self.assertRaisesRegex(weir.InvalidArgument, text):
+                client.report(**bad)
+        begin = time.monotonic()
+        for _ in range(10000):
+            client.report(loss=0.5, examples=32)
+        self.assertLess(time.monotonic() - begin, 2)  # it calls nobody
+        client.close()
+        with self.assertRaises(weir.Closed):
+            client.report(loss=1.0)
+
     def test_gradients_written_in_place_are_not_copied(self):
         client = self.declared()
         mine = client.gradients["b"]

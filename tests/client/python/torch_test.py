@@ -801,6 +801,9 @@ class AloneTest(unittest.TestCase):
         for ours, theirs in zip(model.parameters(), reference.parameters()):
             self.assertTrue(torch.equal(ours, theirs))
         optimizer.pull()
+        optimizer.report(loss=loss_of(model, 0), examples=4)  # to nobody
+        with self.assertRaisesRegex(weir.InvalidArgument, "not a number"):
+            optimizer.report(loss=torch.ones(2))
         optimizer.finish()
 
     def test_init_comes_first(self):

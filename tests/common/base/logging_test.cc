@@ -55,32 +55,32 @@ TEST(LoggingTest, LinesNameTheTaskAndTheLevelHidesTheRest) {
 TEST(LoggingTest, TimesAreThoseOfUtcWhateverTheZoneHere) {
   ::setenv("TZ", "Asia/Kolkata", 1);
   ::tzset();
-  EXPECT_EQ(FormatLogLine({.time_ms = 1795255200007,
-                           .level = LogLevel::kInfo,
-                           .task = "worker/0",
-                           .module = "server/ps",
-                           .message = "message"},
-                          LogFormat::kText),
+  EXPECT_EQ(FormatLogEntry({.time_ms = 1795255200007,
+                            .level = LogLevel::kInfo,
+                            .task = "worker/0",
+                            .module = "server/ps",
+                            .message = "message"},
+                           LogFormat::kText),
             "2026-11-21T10:00:00.007Z worker/0 I message");
   ::unsetenv("TZ");
   ::tzset();
 }
 
 TEST(LoggingTest, ALineOfJsonIsOneObject) {
-  EXPECT_EQ(FormatLogLine({.time_ms = 1795255200000,
-                           .level = LogLevel::kWarn,
-                           .task = "worker/0",
-                           .module = "server/ps",
-                           .message = "message"},
-                          LogFormat::kJson),
+  EXPECT_EQ(FormatLogEntry({.time_ms = 1795255200000,
+                            .level = LogLevel::kWarn,
+                            .task = "worker/0",
+                            .module = "server/ps",
+                            .message = "message"},
+                           LogFormat::kJson),
             R"({"time":"2026-11-21T10:00:00.000Z","level":"warn",)"
             R"("task":"worker/0","module":"server/ps","message":"message"})");
-  EXPECT_EQ(FormatLogLine({.time_ms = 0,
-                           .level = LogLevel::kDebug,
-                           .task = "x",
-                           .module = "",
-                           .message = "y"},
-                          LogFormat::kJson),
+  EXPECT_EQ(FormatLogEntry({.time_ms = 0,
+                            .level = LogLevel::kDebug,
+                            .task = "x",
+                            .module = "",
+                            .message = "y"},
+                           LogFormat::kJson),
             R"({"time":"1970-01-01T00:00:00.000Z","level":"debug",)"
             R"("task":"x","message":"y"})");
 }

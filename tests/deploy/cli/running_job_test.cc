@@ -41,7 +41,7 @@ std::string Run() {
 TEST(RunningJobTest, ADirectoryOfARunSaysWhereItsTasksAre) {
   const auto job = FindRunningJob(FlagsFor(Run()));
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->cluster.chief_address(), "h:1");
+  EXPECT_EQ(job->chief_address, "h:1");
   EXPECT_EQ(job->cluster.ps_count(), 1);
   EXPECT_TRUE(job->security->secured());
 }
@@ -66,11 +66,11 @@ TEST(RunningJobTest, AnyOtherDirectoryIsNamed) {
 
 TEST(RunningJobTest, WithoutADirectoryTheFlagsSayIt) {
   RunningJobFlags flags = FlagsFor("");
-  flags.sources.flag_cluster = "chief=c:9";
+  flags.chief = "c:9";
   flags.security.secret = kSecret;
   const auto job = FindRunningJob(flags);
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->cluster.chief_address(), "c:9");
+  EXPECT_EQ(job->chief_address, "c:9");
 }
 
 }  // namespace

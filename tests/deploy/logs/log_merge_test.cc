@@ -14,21 +14,21 @@ namespace {
 
 using testing::ElementsAre;
 
-const LogLine kLine = {.time_ms = 1795255200007,
-                       .level = LogLevel::kWarn,
-                       .task = "worker/0",
-                       .module = "server/ps",
-                       .message = "lost \"ps/1\"\\n of 3"};
+const LogEntry kLine = {.time_ms = 1795255200007,
+                        .level = LogLevel::kWarn,
+                        .task = "worker/0",
+                        .module = "server/ps",
+                        .message = "lost \"ps/1\"\\n of 3"};
 
 // A head of that second after midnight.
 std::string Head(int second, const std::string& task,
                  const std::string& message) {
-  return FormatLogLine({.time_ms = 1795219200000 + int64_t{1000} * second,
-                        .level = LogLevel::kInfo,
-                        .task = task,
-                        .module = "",
-                        .message = message},
-                       LogFormat::kText);
+  return FormatLogEntry({.time_ms = 1795219200000 + int64_t{1000} * second,
+                         .level = LogLevel::kInfo,
+                         .task = task,
+                         .module = "",
+                         .message = message},
+                        LogFormat::kText);
 }
 
 // Merges whole sources, as a reader of files does.
@@ -69,10 +69,10 @@ TEST(LogMergeTest, WhatIsWrittenIsReadInBothForms) {
     for (const LogLevel level : {LogLevel::kDebug, LogLevel::kInfo,
                                  LogLevel::kWarn, LogLevel::kError}) {
       for (const char* const message : {"", " ", "a  b", "{\"time\":\"x\"}"}) {
-        LogLine line = kLine;
+        LogEntry line = kLine;
         line.level = level;
         line.message = message;
-        const auto read = ParseLogLine(FormatLogLine(line, format));
+        const auto read = ParseLogEntry(FormatLogEntry(line, format));
         ASSERT_TRUE(read.has_value()) << message;
         EXPECT_EQ(read->time_ms, line.time_ms);
         EXPECT_EQ(read->level, level);
@@ -85,9 +85,9 @@ TEST(LogMergeTest, WhatIsWrittenIsReadInBothForms) {
 }
 
 TEST(LogMergeTest, OtherTextIsNoHead) {
-  const std::string text = FormatLogLine(kLine, LogFormat::kText);
-  ASSERT_TRUE(ParseLogLine(text).has_value());
-  const std::string json = FormatLogLine(kLine, LogFormat::kJson);
+  const std::string text = FormatLogEntry(kLine, LogFormat::kText);
+  ASSERT_TRUE(ParseLogEntry(text).has_value());
+  const std::string json = FormatLogEntry(kLine, LogFormat::kJson);
   for (const std::string& other : std::vector<std::string>{
            "",
            "epoch 3 loss 0.25",
@@ -113,12 +113,12 @@ TEST(LogMergeTest, OtherTextIsNoHead) {
            R"({"time":"2026-11-21T10:00:00.000Z","level":"info","task":[],)"
            R"("message":"b"})",
            R"({"time":"now","level":"info","task":"a","message":"b"})"}) {
-    EXPECT_FALSE(ParseLogLine(other).has_value()) << other;
+    EXPECT_FALSE(ParseLogEntry(other).has_value()) << other;
   }
 }
 
 TEST(LogMergeTest, NothingThatIsReadMovesTheCursor) {
-  const auto json = ParseLogLine(
+  const auto json = ParseLogEntry(
       "{\"time\":\"2026-11-21T10:00:00.000Z\",\"level\":\"info\","
       "\"task\":\"a\\u001b\",\"module\":\"\\n\",\"message\":\"\\u001b[2J\"}");
   ASSERT_TRUE(json.has_value());
@@ -126,7 +126,7 @@ TEST(LogMergeTest, NothingThatIsReadMovesTheCursor) {
   EXPECT_EQ(json->module, "\\n");
   EXPECT_EQ(json->message, "\\x1b[2J");
   const auto text =
-      ParseLogLine("2026-11-21T10:00:00.000Z a\x1b I \xff\x1b[2J");
+      ParseLogEntry("2026-11-21T10:00:00.000Z a\x1b I \xff\x1b[2J");
   ASSERT_TRUE(text.has_value());
   EXPECT_EQ(text->task, "a\\x1b");
   EXPECT_EQ(text->message, "\\xff\\x1b[2J");

@@ -71,6 +71,7 @@ class TargetTest : public testing::TestWithParam<std::string> {
 TEST_P(TargetTest, RendersAJob) {
   RenderOptions options = JobOptionsFor(GetParam());
   options.sets = {"train.epochs=2"};
+  options.metrics = true;
   if (OnKubernetes(GetParam())) {
     options.name_space = "ml";
     options.queue = "team";
@@ -100,6 +101,31 @@ TEST_P(TargetTest, RunsEveryTask) {
   const std::string program = Rendered(ProgramOptionsFor(GetParam()));
   EXPECT_THAT(program, HasSubstr("train.py"));
   EXPECT_THAT(program, Not(HasSubstr("--job=")));
+}
+
+TEST_P(TargetTest, ShowsMetricsWhereThatIsAskedFor) {
+  RenderOptions options = JobOptionsFor(GetParam());
+  for (const char* words : {"admin_address", "prometheus.io", "9464"}) {
+    EXPECT_THAT(Rendered(options), Not(HasSubstr(words)));
+  }
+  options.metrics = true;
+  const std::string text = Rendered(options);
+  EXPECT_THAT(text, HasSubstr("--admin_address=0.0.0.0"));
+  if (!OnKubernetes(GetParam())) {
+    return;
+  }
+  for (const char* words :
+       {"prometheus.io/scrape: \"true\"", "prometheus.io/port: \"9464\"",
+        "prometheus.io/path: /metrics", "containerPort: 9464",
+        "- namespaceSelector: {}"}) {
+    EXPECT_THAT(text, HasSubstr(words));
+  }
+  // Beside a user's program ps and chief have metrics.
+  RenderOptions program = ProgramOptionsFor(GetParam());
+  program.metrics = true;
+  const std::vector<std::string> parts =
+      absl::StrSplit(Rendered(program), "prometheus.io/scrape");
+  EXPECT_EQ(parts.size(), 3u);
 }
 
 // T3. A value that happens to be in the environment gets into no file.

@@ -19,7 +19,7 @@ class RawClient {
  public:
   explicit RawClient(int port) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
     // A listener that pauses lets the kernel answer or not: nobody waits long.
-    const timeval wait = {.tv_sec = 5, .tv_usec = 0};
+    const timeval wait = {.tv_sec = 20, .tv_usec = 0};
     setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
     setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
     sockaddr_in to = {};
@@ -34,13 +34,13 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   bool connected() const { return connected_; }
-  int socket_descriptor() const { return socket_; }
+  int descriptor() const { return socket_; }
 
   bool Send(const std::string& bytes) {
     return send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(bytes.size());
   }
-  // All until the other end closes, or nothing comes for 5 s.
+  // All until the other end closes, or nothing comes for 20 s.
   std::string ReadAll() {
     std::string all;
     char bytes[4096];

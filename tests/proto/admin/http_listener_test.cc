@@ -1,6 +1,8 @@
 #include "proto/admin/http_listener.h"
 
 #include <dirent.h>
+#include <poll.h>
+#include <time.h>
 
 #include <atomic>
 #include <chrono>
@@ -13,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "gtest/gtest.h"
 #include "tests/proto/admin/http_client.h"
@@ -36,6 +39,19 @@ std::unique_ptr<HttpListener> Open(
 
 double SecondsSince(steady_clock::time_point begin) {
   return std::chrono::duration<double>(steady_clock::now() - begin).count();
+}
+
+// Takes so much processor time of its thread, however busy the machine is.
+void Work(std::chrono::nanoseconds time) {
+  const auto used = [] {
+    timespec now = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return std::chrono::seconds(now.tv_sec) +
+           std::chrono::nanoseconds(now.tv_nsec);
+  };
+  const auto end = used() + time;
+  while (used() < end) {
+  }
 }
 
 // What the thread of that name has used of the processors, by the kernel.
@@ -194,14 +210,34 @@ TEST(HttpListenerTest, SendsAnAnswerOfManyPieces) {
   EXPECT_TRUE(HttpGet(listener->port(), "/") == large);
 }
 
+// I1, by a clock that stands still: what is used comes back with time alone.
+TEST(HttpListenerTest, PausesWhenItHasUsedItsBurst) {
+  FakeClock clock;
+  HttpListener::Options options;
+  options.clock = &clock;
+  options.answer = [](absl::string_view) {
+    Work(std::chrono::milliseconds(40));
+    return std::string(kAnswer);
+  };
+  const auto listener = HttpListener::Open(options);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const int port = (*listener)->port();
+  for (int i = 0; i < 3; ++i) {  // 120 ms, of 100
+    EXPECT_EQ(HttpGet(port, "/"), kAnswer);
+  }
+  RawClient waits(port);
+  waits.Send("GET / HTTP/1.1\r\n\r\n");
+  pollfd answer = {.fd = waits.descriptor(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&answer, 1, 1000), 0);
+  clock.Advance(std::chrono::seconds(10));
+  EXPECT_EQ(waits.ReadAll(), kAnswer);
+}
+
 // I1: with a flood from many threads the listener takes its share and what it
 // had saved, and goes on to answer.
 TEST(HttpListenerTest, TakesLittleOfACoreInAFlood) {
   const auto listener = Open([](absl::string_view) {
-    // Some work, as a page is.
-    const auto end = steady_clock::now() + std::chrono::milliseconds(1);
-    while (steady_clock::now() < end) {
-    }
+    Work(std::chrono::milliseconds(1));  // as a page
     return std::string(kAnswer);
   });
   std::atomic<bool> over{false};
@@ -230,15 +266,18 @@ TEST(HttpListenerTest, TakesLittleOfACoreInAFlood) {
 }
 
 TEST(HttpListenerTest, EndsWhileItPauses) {
-  auto listener = Open([](absl::string_view) {
-    const auto end = steady_clock::now() + std::chrono::milliseconds(300);
-    while (steady_clock::now() < end) {
-    }
+  FakeClock clock;  // by which the pause never ends
+  HttpListener::Options options;
+  options.clock = &clock;
+  options.answer = [](absl::string_view) {
+    Work(std::chrono::milliseconds(110));
     return std::string(kAnswer);
-  });
-  EXPECT_EQ(HttpGet(listener->port(), "/"), kAnswer);
-  const auto begin = steady_clock::now();  // a pause of 5 s has begun
-  listener.reset();
+  };
+  auto listener = HttpListener::Open(options);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  EXPECT_EQ(HttpGet((*listener)->port(), "/"), kAnswer);
+  const auto begin = steady_clock::now();
+  listener->reset();
   EXPECT_LT(SecondsSince(begin), 2);
 }
 

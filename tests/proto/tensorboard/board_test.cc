@@ -18,6 +18,7 @@ using Points = std::map<std::string, std::vector<std::pair<int64_t, float>>>;
 struct Curves {
   Points points;
   std::map<std::string, std::string> texts;
+  std::map<std::string, std::vector<int64_t>> histograms;  // their steps
   size_t files = 0;
 };
 
@@ -38,6 +39,8 @@ Curves Read(const std::string& directory) {
         if (value.tensor().float_val_size() > 0) {
           curves.points[value.tag()].emplace_back(event.step(),
                                                   value.tensor().float_val(0));
+        } else if (!value.tensor().content().empty()) {
+          curves.histograms[value.tag()].push_back(event.step());
         } else {
           curves.texts[value.tag()] = value.tensor().string_val(0);
         }
@@ -127,6 +130,38 @@ TEST(BoardTest, HyperparametersAreHowAJobTrains) {
   EXPECT_EQ(hparams["seed"].number_value(), 3);
   EXPECT_EQ(hparams["ps"].number_value(), 2);
   EXPECT_EQ(hparams["workers"].number_value(), 3);
+}
+
+TEST(BoardTest, HistogramsComeByRisingSteps) {
+  Histogram histogram;
+  histogram.add_count(3);
+  histogram.set_not_finite(2);
+  Histogram nothing;
+  nothing.set_not_finite(5);
+  Board::Options options;
+  options.directory = MakeTempDir() + "/train";
+  options.job_text = "name: \"digits\"";
+  Board board(options);
+  board.AddHistograms(10, {{"values/w", histogram}, {"values/n", nothing}});
+  board.AddLine(R"({"step":10,"loss":0.5})");
+  board.AddHistograms(30, {{"values/w", histogram}});
+  for (const uint64_t late : {20, 30}) {  // another worker was faster
+    board.AddHistograms(late, {{"values/w", histogram}});
+  }
+  const Curves curves = Read(options.directory);
+  EXPECT_EQ(curves.files, 1U);
+  EXPECT_EQ(curves.texts.count("job"), 1U);  // although no line came before
+  EXPECT_EQ(curves.histograms.at("values/w"), (std::vector<int64_t>{10, 30}));
+  EXPECT_EQ(curves.histograms.count("values/n"), 0U);
+  EXPECT_EQ(curves.points.at("not_finite/values/w"),
+            (Points::mapped_type{{10, 2.0F}, {30, 2.0F}}));
+  EXPECT_EQ(curves.points.at("not_finite/values/n"),
+            (Points::mapped_type{{10, 5.0F}}));
+  // After a resume they go on behind the step that it went back to.
+  board.Restart();
+  board.AddHistograms(20, {{"values/w", histogram}});
+  EXPECT_EQ(Read(options.directory).histograms.at("values/w").size(), 3U);
+  EXPECT_EQ(Read(options.directory).files, 2U);
 }
 
 }  // namespace

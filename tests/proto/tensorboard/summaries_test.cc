@@ -1,7 +1,9 @@
 // Records that TensorBoard's own code has decoded, to the byte.
 #include "proto/tensorboard/summaries.h"
 
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "gtest/gtest.h"
@@ -28,6 +30,50 @@ TEST(SummariesTest, AScalar) {
             "0900004040fc54d94110012a230a210a046c6f7373420a080112002a04000000"
             "3f4a0d0a090a077363616c6172732001"
             "914bd0aa");
+}
+
+TEST(SummariesTest, AHistogram) {
+  Histogram histogram;
+  histogram.set_max(1.0F);
+  histogram.add_count(2);
+  tensorboard::Summary summary;
+  AddHistogram("h", histogram, /*first=*/true, &summary);
+  EXPECT_EQ(Record(1700000003, 3, summary),
+            "4c00000000000000f5d4a2a0"
+            "090000c040fc54d94110032a3f0a3d0a01684226080212081202080112020803"
+            "22180000000000000000000000000000f03f00000000000000404a100a0c0a0a"
+            "686973746f6772616d732002"
+            "8213f532");
+}
+
+// [left edge, right edge, how many numbers] of each bucket.
+std::vector<double> RowsOf(const Histogram& histogram) {
+  tensorboard::Summary summary;
+  AddHistogram("h", histogram, /*first=*/false, &summary);
+  EXPECT_EQ(summary.value_size(), 1);
+  EXPECT_FALSE(summary.value(0).has_metadata());
+  const std::string& content = summary.value(0).tensor().content();
+  std::vector<double> rows(content.size() / sizeof(double));
+  std::memcpy(rows.data(), content.data(), content.size());
+  return rows;
+}
+
+TEST(SummariesTest, BucketsTouchAndEqualNumbersHaveAWidth) {
+  Histogram histogram;
+  histogram.set_min(-1.0F);
+  histogram.set_max(2.0F);
+  histogram.add_count(7);
+  histogram.add_count(0);
+  EXPECT_EQ(RowsOf(histogram), (std::vector<double>{-1, 0.5, 7, 0.5, 2, 0}));
+  histogram.Clear();
+  histogram.set_min(0.25F);
+  histogram.set_max(0.25F);
+  histogram.add_count(4);
+  EXPECT_EQ(RowsOf(histogram), (std::vector<double>{-0.25, 0.75, 4}));
+  tensorboard::Summary none;
+  histogram.clear_count();
+  AddHistogram("h", histogram, /*first=*/true, &none);
+  EXPECT_EQ(none.value_size(), 0);
 }
 
 TEST(SummariesTest, AText) {

@@ -368,6 +368,8 @@ void ChiefWorld::Run(const Action& action) {
     log.push_back(line->text);
   } else if (const auto* train = std::get_if<AppendTrainLog>(&action)) {
     lines.push_back(train->line);
+  } else if (const auto* spread = std::get_if<AppendHistograms>(&action)) {
+    histograms.push_back(*spread);
   } else if (std::holds_alternative<FindCheckpoint>(action)) {
     std::optional<FoundCheckpoint> found;
     if (const std::string name = Newest(); !name.empty()) {

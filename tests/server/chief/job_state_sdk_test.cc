@@ -3,6 +3,7 @@
 #include "gtest/gtest.h"
 #include "server/chief/job_state.h"
 #include "tests/server/chief/chief_world.h"
+#include "tests/server/chief/progress_of.h"
 
 namespace weir {
 namespace {
@@ -369,6 +370,54 @@ TEST_F(JobStateBroughtTest, OnlyAMissingWorkerMakesSilenceAnError) {
   }
   ASSERT_TRUE(world_.finished.has_value());
   EXPECT_THAT(Message(*world_.finished), HasSubstr("waiting for worker 1"));
+}
+
+// A heartbeat of worker `w` behind its pushes, with the loss that it reports.
+absl::Status Report(ChiefWorld* world, int w, double loss, uint64_t number) {
+  const ChiefWorld::Worker& worker = world->workers[w];
+  Progress progress = ProgressOf(*worker.grant);
+  progress.set_next_sequence(worker.next);
+  progress.set_message_number(number);
+  MetricSums* const sums = progress.mutable_metrics();
+  sums->set_reports(1);
+  sums->set_examples(10);
+  MetricSum* const metric = sums->add_metric();
+  metric->set_name("loss");
+  metric->set_weighted_sum(10 * loss);
+  metric->set_weight(10);
+  return world->chief().OnProgress(worker.stream, progress);
+}
+
+TEST_F(JobStateBroughtTest, WhatProgramsReportIsTheCurve) {
+  world_.options.train_lines = {{.step = 0, .seconds = 9.0, .examples = 5}};
+  Begin();
+  Push(0, 2);
+  Push(1, 1);
+  EXPECT_TRUE(Report(&world_, 0, 1.0, 1).ok());
+  EXPECT_TRUE(Report(&world_, 1, 2.0, 1).ok());
+  // Sent again on a new stream: it counts once.
+  EXPECT_TRUE(Report(&world_, 0, 1.0, 1).ok());
+  world_.Run(1.5);
+  ASSERT_EQ(world_.lines.size(), 1u);
+  EXPECT_THAT(world_.lines[0], HasSubstr(R"({"step":3,"loss":1.5,)"));
+  EXPECT_THAT(world_.lines[0], HasSubstr(R"("examples":25,)"));
+  EXPECT_EQ(world_.chief().status().loss(), 1.5);
+  EXPECT_EQ(world_.chief().status().examples(), 25u);
+  // A name that no JSON could hold is refused.
+  Progress bad = ProgressOf(*world_.workers[0].grant);
+  bad.mutable_metrics()->add_metric()->set_name("\"");
+  bad.mutable_metrics()->mutable_metric(0)->set_weight(1);
+  EXPECT_THAT(Message(world_.chief().OnProgress(world_.workers[0].stream, bad)),
+              HasSubstr("needs a name"));
+  // What comes with the last heartbeats is in the last line.
+  Push(1, 1);
+  EXPECT_TRUE(Report(&world_, 1, 4.0, 2).ok());
+  world_.Retire(0);
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_TRUE(world_.finished.has_value());
+  ASSERT_EQ(world_.lines.size(), 2u);
+  EXPECT_THAT(world_.lines[1], HasSubstr(R"({"step":4,"loss":4,)"));
 }
 
 }  // namespace

@@ -379,5 +379,43 @@ TEST(JobStateTest, RandomOrdersNeverDeclareTwiceNorGrantAGenerationTwice) {
   }
 }
 
+// A heartbeat with the histograms of `contribution`, of the first variable.
+absl::Status TellHistograms(ChiefWorld* world, uint64_t contribution,
+                            uint64_t number) {
+  const ChiefWorld::Worker& worker = world->workers[0];
+  Progress progress = ProgressOf(*worker.grant);
+  progress.set_next_sequence(worker.next);
+  progress.set_message_number(number);
+  progress.add_histograms()->set_contribution(contribution);
+  VariableHistograms* const of = progress.mutable_histograms(0)->add_variable();
+  of->mutable_values()->add_count(7);
+  of->mutable_gradients()->add_count(8);
+  const absl::Status status =
+      world->chief().OnProgress(worker.stream, progress);
+  world->Settle();
+  return status;
+}
+
+TEST(JobStateTest, HistogramsAreWrittenOnceAtTheirStep) {
+  ChiefWorld world(2, 2, SyncSpec(20));
+  world.StartChief();
+  world.Settle();
+  world.Join(0);
+  EXPECT_TRUE(world.Beat(0).ok());
+  EXPECT_TRUE(TellHistograms(&world, 8, 1).ok());
+  EXPECT_TRUE(TellHistograms(&world, 8, 1).ok());  // the chief has heard it
+  ASSERT_EQ(world.histograms.size(), 1u);
+  EXPECT_EQ(world.histograms[0].step, 5u);  // 0 and 1 are of step 1
+  const auto& histograms = world.histograms[0].histograms;
+  const std::string name = world.shards[0].declaration.variable(0).name();
+  ASSERT_EQ(histograms.size(), 2u);
+  EXPECT_EQ(histograms[0].first, "values/" + name);
+  EXPECT_EQ(histograms[0].second.count(0), 7u);
+  EXPECT_EQ(histograms[1].first, "gradients/" + name);
+  EXPECT_EQ(histograms[1].second.count(0), 8u);
+  EXPECT_FALSE(TellHistograms(&world, uint64_t{1} << 60, 2).ok());
+  EXPECT_EQ(world.histograms.size(), 1u);
+}
+
 }  // namespace
 }  // namespace weir

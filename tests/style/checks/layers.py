@@ -69,6 +69,7 @@ ROOMS = {
     "proto": {
         "task": ("admin", "job", "security"),
         "admin": (),
+        "trace": ("",),
         "checkpoint": ("wire", ""),
         "wire": ("job", ""),
         "tensorboard": ("",),
@@ -82,6 +83,7 @@ ROOMS = {
         "math": ("base",),
         "io": ("base",),
         "metrics": ("base",),
+        "trace": ("base",),
         "base": (),
     },
 }

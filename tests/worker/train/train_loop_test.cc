@@ -6,6 +6,7 @@
 #include <cmath>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "tests/support/store_cluster.h"
 #include "tests/worker/model/network_tester.h"
 #include "worker/compute/factory.h"
+#include "worker/train/histograms.h"
 
 namespace weir {
 namespace {
@@ -89,6 +91,9 @@ class FakeControl : public JobControl {
   void AddPhases(const Phases& sequence) override {
     phases.push_back(sequence);
   }
+  void AddHistograms(ContributionHistograms made) override {
+    histograms.push_back(std::move(made));
+  }
   void OutOfWork() override {}
 
   std::function<void()> hold;
@@ -97,6 +102,7 @@ class FakeControl : public JobControl {
   uint64_t next_sequence = 0;
   std::vector<ContributionReport> reports;
   std::vector<Phases> phases;
+  std::vector<ContributionHistograms> histograms;
 };
 
 // A declaration of the model's variables, of plain SGD with rate kRate, and of
@@ -126,6 +132,7 @@ struct WorkerOptions {
   int lost_after_ms = 5000;
   Clip clip;
   bool prefetch = false;
+  uint32_t histograms_every_steps = 0;
   Clock* clock = Clock::Real();
   std::function<void()> batch_made;
   std::function<bool()> batch_ready;
@@ -166,6 +173,9 @@ absl::Status RunWorker(StoreCluster* cluster, const WorkerOptions& options,
   loop.clip = options.clip;
   loop.device_usage = options.device_usage;
   loop.clock = options.clock;
+  loop.histograms_every_steps = options.histograms_every_steps;
+  loop.values =
+      options.prefetch ? computed_from.data() : machine.parameters.data();
   if (options.prefetch) {
     EXPECT_TRUE(machine.network
                     ->Bind(*machine.layout, computed_from.data(),
@@ -487,6 +497,68 @@ TEST(TrainLoopTest, BoundedStalenessSendsItsClockWithEveryWant) {
   options.contributions = 4;
   ASSERT_TRUE(RunWorker(&shards, options, &control).ok());
   EXPECT_EQ(clocks, (std::set<uint64_t>{0, 1, 2, 3}));
+}
+
+TEST(TrainLoopTest, HistogramsAreOfWhatAStepComputesFromAndPushes) {
+  StoreCluster shards(JobWith("update { sync { contributions: 2 } }"));
+  FakeControl control;
+  WorkerOptions options;
+  options.contributions = 24;
+  options.histograms_every_steps = 5;
+  ASSERT_TRUE(RunWorker(&shards, options, &control).ok());
+  ASSERT_EQ(control.histograms.size(), 2u);
+  for (const ContributionHistograms& histograms : control.histograms) {
+    const uint64_t contribution = histograms.contribution();
+    EXPECT_TRUE(contribution == 8 || contribution == 18) << contribution;
+    // The same, by a loop without servers.
+    Machine machine(1);
+    machine.parameters = Reference(contribution, 2);
+    const Data data = MakeData(contribution);
+    ASSERT_TRUE(machine.network
+                    ->Bind(*machine.layout, machine.parameters.data(),
+                           machine.gradients.data())
+                    .ok());
+    ASSERT_TRUE(machine.network
+                    ->TrainStep(data.features.data(), data.labels.data(), kRows,
+                                MixKey(kSeed, contribution), {})
+                    .ok());
+    const auto& variables = machine.layout->variables();
+    ASSERT_EQ(histograms.variable_size(), static_cast<int>(variables.size()));
+    for (const VariableHistograms& of : histograms.variable()) {
+      const auto v = static_cast<int>(of.variable());
+      const auto part = [&](const std::vector<float>& flat) {
+        return std::span(flat).subspan(
+            machine.layout->flat_begin(v),
+            static_cast<size_t>(variables[v].elements()));
+      };
+      EXPECT_EQ(of.values().SerializeAsString(),
+                HistogramOf(part(machine.parameters)).SerializeAsString());
+      EXPECT_EQ(of.gradients().SerializeAsString(),
+                HistogramOf(part(machine.gradients)).SerializeAsString());
+    }
+  }
+}
+
+TEST(TrainLoopTest, HistogramsWithPrefetchAndClippedGradients) {
+  StoreCluster shards(JobWith(""));
+  FakeControl control;
+  WorkerOptions options;
+  options.contributions = 9;
+  options.prefetch = true;
+  options.clip.set_value(1e-4f);
+  options.histograms_every_steps = 4;
+  ASSERT_TRUE(RunWorker(&shards, options, &control).ok());
+  ASSERT_EQ(control.histograms.size(), 2u);
+  EXPECT_EQ(control.histograms[1].contribution(), 7u);
+  for (const VariableHistograms& of : control.histograms[1].variable()) {
+    EXPECT_GT(of.values().count_size(), 0);
+    EXPECT_GE(of.gradients().min(), -1e-4f);  // as they are pushed
+    EXPECT_LE(of.gradients().max(), 1e-4f);
+  }
+  options.histograms_every_steps = 0;
+  FakeControl none;
+  ASSERT_TRUE(RunWorker(&shards, options, &none).ok());
+  EXPECT_TRUE(none.histograms.empty());
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from weir import _client, optimizers
+from weir import _client, _metrics, optimizers
 from weir.errors import InvalidArgument, NonFinite
 from weir.torch import _context, _embedding, _model, _rules
 from weir.torch._job_rows import JobRows
@@ -235,6 +235,19 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def pushes(self) -> int:
         """Steps of this rank, those of its earlier processes, too."""
         return 0 if self._client is None else self._client.pushes
+
+    def report(
+        self, loss: Any = None, *, examples: int | None = None, **metrics: Any
+    ) -> None:
+        """Tells how the step before went; see `weir.Client.report`.
+
+        Reading a tensor of a GPU waits for what it is computed from. Without a
+        cluster nothing happens.
+        """
+        if self._client is not None:
+            self._client.report(loss, examples=examples, **metrics)
+        else:
+            _metrics.report(loss, examples, metrics)
 
     def finish(self) -> None:
         """This worker makes no more steps; the others go on.

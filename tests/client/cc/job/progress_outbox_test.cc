@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "common/base/limits.h"
+
 namespace weir {
 namespace {
 
@@ -151,6 +153,47 @@ TEST(ProgressOutboxTest, ReportsWaitWhileTooMuchIsUnheard) {
   EXPECT_TRUE(outbox.more());
   EXPECT_EQ(SequencesOf(outbox.Take()),
             (std::vector<uint64_t>{sequence, sequence + 1}));
+}
+
+// I4.
+TEST(ProgressOutboxTest, AMessageHasHistogramsOfSoManyVariables) {
+  ProgressOutbox outbox;
+  ContributionHistograms histograms;
+  histograms.set_contribution(4);
+  for (int v = 0; v < kHistogramVariablesMax / 2; ++v) {
+    histograms.add_variable();
+  }
+  outbox.AddHistograms(histograms);
+  histograms.set_contribution(5);
+  outbox.AddHistograms(histograms);
+  histograms.set_contribution(6);
+  outbox.AddHistograms(histograms);
+  const Progress progress = outbox.Take();
+  ASSERT_EQ(progress.histograms_size(), 2);
+  EXPECT_EQ(progress.histograms(1).contribution(), 5u);
+  EXPECT_EQ(progress.message_number(), 1u);  // I1: it goes until it is heard
+  EXPECT_EQ(outbox.Take().histograms_size(), 0);
+}
+
+TEST(ProgressOutboxTest, AMillionReportsOfMetricsAreOneMessage) {
+  ProgressOutbox outbox;
+  MetricSums sums;
+  sums.set_reports(1);
+  sums.set_examples(2);
+  sums.add_metric()->set_name("loss");
+  sums.mutable_metric(0)->set_weighted_sum(1.0);
+  sums.mutable_metric(0)->set_weight(2.0);
+  for (int i = 0; i < 1'000'000; ++i) {
+    outbox.AddMetrics(sums);
+  }
+  const Progress progress = outbox.Take();
+  EXPECT_EQ(progress.metrics().reports(), 1'000'000u);
+  EXPECT_EQ(progress.metrics().examples(), 2'000'000u);
+  ASSERT_EQ(progress.metrics().metric_size(), 1);
+  EXPECT_EQ(progress.metrics().metric(0).weighted_sum(), 1e6);
+  EXPECT_LT(progress.ByteSizeLong(), 100u);
+  EXPECT_EQ(progress.message_number(), 1u);
+  EXPECT_FALSE(outbox.Take().has_metrics());
 }
 
 }  // namespace

@@ -1,11 +1,16 @@
 // Programs of the SDK with a chief: real servers, in this process.
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "client/cc/transport/grpc_transport.h"
 #include "client/cc/weir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "server/chief/chief_server.h"
 #include "tests/support/loopback_ps.h"
 
@@ -16,6 +21,7 @@ using testing::Each;
 using testing::HasSubstr;
 
 constexpr int kAborted = 10;
+constexpr int kInvalidArgument = 3;
 constexpr int kAlreadyExists = 6;
 
 // Two ps and a chief, for `workers` programs.
@@ -253,6 +259,52 @@ TEST(SdkChiefTest, AChiefThatIsNotThereIsNamed) {
   auto waiting = sdk::Client::Connect(options);
   ASSERT_TRUE(waiting.ok());
   EXPECT_EQ(waiting->Declare(Tensors()).code(), 1);
+}
+
+TEST(SdkChiefTest, WhatProgramsReportIsInTrainJsonl) {
+  const std::string workdir = FreshDir("sdk_chief_report");
+  Cluster cluster(workdir, 2);
+  std::vector<std::thread> workers;
+  for (const int w : {0, 1}) {
+    workers.emplace_back([&cluster, w] {
+      sdk::Client client = Join(cluster.ForWorker(w, sdk::Mode::kSync));
+      for (int i = 0; i < 5; ++i) {
+        EXPECT_TRUE(Push(&client).ok());
+        // A fast program reports far more often than heartbeats leave.
+        for (int time = 0; time < 100; ++time) {
+          const sdk::Status status =
+              client.Report({.values = {{"loss", w + 1.0}, {"rank", w}},
+                             .examples = w == 0 ? 1u : 3u});
+          EXPECT_TRUE(status.ok()) << status.message();
+        }
+      }
+      EXPECT_EQ(client.Report({.values = {{"a b", 1.0}}}).code(),
+                kInvalidArgument);
+      EXPECT_TRUE(client.Finish().ok());
+      EXPECT_FALSE(client.Report({.values = {{"loss", 1.0}}}).ok());
+    });
+  }
+  for (std::thread& worker : workers) {
+    worker.join();
+  }
+  EXPECT_TRUE(cluster.chief().Wait().ok());
+  std::ifstream file(workdir + "/train.jsonl");
+  double loss = 0.0;
+  double ranks = 0.0;
+  double examples = 0.0;
+  nlohmann::json last;
+  for (std::string line; std::getline(file, line);) {
+    last = nlohmann::json::parse(line);
+    const double more = last["examples"].get<double>() - examples;
+    loss += last["loss"].get<double>() * more;
+    ranks += last["rank"].get<double>() * more;
+    examples += more;
+  }
+  // However many lines there are: nothing is lost or counted twice.
+  EXPECT_EQ(last["step"], 5);
+  EXPECT_EQ(examples, 5 * 100 * (1 + 3));
+  EXPECT_NEAR(loss, 5 * 100 * (1 * 1.0 + 3 * 2.0), 1e-3);
+  EXPECT_NEAR(ranks, 5 * 100 * 3 * 1.0, 1e-3);
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ srun --ntasks=6 --cpus-per-task=1 --kill-on-bad-exit=0 \
     --set=train.epochs=2 \
     --workdir="$run" \
     --grace_seconds=25 \
+    --admin_address=0.0.0.0 \
     --device=cpu \
     --evaluator_expected \
   || code=$?

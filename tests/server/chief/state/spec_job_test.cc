@@ -324,10 +324,10 @@ TEST(SpecJobTest, TheCurveGoesOnBehindItsLastLine) {
   ASSERT_TRUE(job->ReadLength(/*sample_count=*/100).ok());
   // The line of step 9 is of work that a restore threw away.
   const auto restored = job->CurveOptions(/*step=*/6, /*adopted=*/false);
-  EXPECT_EQ(restored->base_step, 6u);
-  EXPECT_EQ(restored->base_seconds, 2.5);
-  EXPECT_EQ(restored->base_examples, 120u);
-  EXPECT_EQ(job->CurveOptions(6, /*adopted=*/true)->base_step, 4u);
+  EXPECT_EQ(restored.base_step, 6u);
+  EXPECT_EQ(restored.base_seconds, 2.5);
+  EXPECT_EQ(restored.base_examples, 120u);
+  EXPECT_EQ(job->CurveOptions(6, /*adopted=*/true).base_step, 4u);
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -241,6 +244,113 @@ TEST(TrainLogTest, ANaNIsNullInJson) {
   EXPECT_TRUE(nlohmann::json::parse(lines[0])["loss"].is_null());
   EXPECT_FALSE(ParseTrainLine("{\"step\":").has_value());
   EXPECT_FALSE(ParseTrainLine("{\"loss\":1}").has_value());
+}
+
+// What a program reports: `loss`, on `examples`, and more.
+Progress Metrics(double loss, uint64_t examples,
+                 const std::map<std::string, double>& more = {}) {
+  Progress progress;
+  MetricSums* const sums = progress.mutable_metrics();
+  sums->set_reports(1);
+  sums->set_examples(examples);
+  const double weight = examples > 0 ? static_cast<double>(examples) : 1.0;
+  std::map<std::string, double> all = more;
+  all["loss"] = loss;
+  for (const auto& [name, value] : all) {
+    MetricSum* const metric = sums->add_metric();
+    metric->set_name(name);
+    metric->set_weighted_sum(value * weight);
+    metric->set_weight(weight);
+  }
+  return progress;
+}
+
+TrainLog::Options OfScripts() {
+  TrainLog::Options options;
+  options.of_scripts = true;
+  return options;
+}
+
+TEST(TrainLogTest, ScriptsHaveALineASecond) {
+  TrainLog log(OfScripts());
+  log.AddCounts(Staleness(6, 4, 3));
+  log.AddCounts(Metrics(1.0, 30, {{"val/accuracy", 0.5}}));
+  EXPECT_THAT(log.Advance(2, kSecond - 1), SizeIs(0));
+  log.AddCounts(Metrics(4.0, 10));
+  const auto lines = log.Advance(4, kSecond);
+  ASSERT_THAT(lines, SizeIs(1));
+  const auto json = nlohmann::json::parse(lines[0]);
+  EXPECT_EQ(json["step"], 4);
+  EXPECT_DOUBLE_EQ(json["loss"], (30 * 1.0 + 10 * 4.0) / 40);
+  EXPECT_DOUBLE_EQ(json["val/accuracy"], 0.5);
+  EXPECT_EQ(json["examples"], 40);
+  EXPECT_DOUBLE_EQ(json["examples_per_second"], 40.0);
+  EXPECT_DOUBLE_EQ(json["seconds"], 1.0);
+  EXPECT_DOUBLE_EQ(json["staleness_mean"], 1.5);
+  EXPECT_FALSE(json.contains("learning_rate"));
+  EXPECT_DOUBLE_EQ(log.newest().loss(), 1.75);
+  // Nothing is said twice, and pushes alone are no line.
+  EXPECT_THAT(log.Advance(9, 3 * kSecond), SizeIs(0));
+  EXPECT_THAT(log.End(9, 4 * kSecond), SizeIs(0));
+}
+
+TEST(TrainLogTest, ScriptsThatTellNoExamplesHaveAPlainMean) {
+  TrainLog log(OfScripts());
+  log.AddCounts(Metrics(1.0, 0));
+  log.AddCounts(Metrics(2.0, 0));
+  const auto lines = log.End(2, kSecond / 2);
+  ASSERT_THAT(lines, SizeIs(1));
+  const auto json = nlohmann::json::parse(lines[0]);
+  EXPECT_DOUBLE_EQ(json["loss"], 1.5);
+  EXPECT_FALSE(json.contains("examples"));
+  EXPECT_FALSE(json.contains("examples_per_second"));
+}
+
+TEST(TrainLogTest, WhatAScriptReportsBehindItsLastPushHasALine) {  // I1
+  TrainLog::Options options = OfScripts();
+  options.base_step = 7;
+  TrainLog log(std::move(options));
+  log.AddCounts(Metrics(std::numeric_limits<double>::quiet_NaN(), 0));
+  const auto first = log.Advance(8, kSecond);
+  ASSERT_THAT(first, SizeIs(1));
+  EXPECT_TRUE(nlohmann::json::parse(first[0])["loss"].is_null());
+  Progress accuracy = Metrics(0.0, 0);
+  accuracy.mutable_metrics()->mutable_metric(0)->set_name("accuracy");
+  log.AddCounts(accuracy);
+  const auto last = log.End(8, 2 * kSecond);
+  ASSERT_THAT(last, SizeIs(1));
+  const auto json = nlohmann::json::parse(last[0]);
+  EXPECT_EQ(json["step"], 8);
+  EXPECT_EQ(json["accuracy"], 0.0);
+  EXPECT_FALSE(json.contains("loss"));
+}
+
+TEST(TrainLogTest, AJobHasSoManyNamesOfMetrics) {
+  TrainLog log(OfScripts());
+  size_t keys = 0;
+  for (size_t i = 0; i < kMetricNamesMax + 5; ++i) {
+    Progress progress = Metrics(1.0, 0);
+    progress.mutable_metrics()->mutable_metric(0)->set_name(
+        absl::StrCat("m", i));
+    log.AddCounts(progress);
+    for (const std::string& line :
+         log.Advance(i + 1, static_cast<int64_t>(i + 1) * kSecond)) {
+      keys += nlohmann::json::parse(line).contains(absl::StrCat("m", i));
+    }
+  }
+  EXPECT_EQ(keys, kMetricNamesMax);
+}
+
+TEST(TrainLogTest, StepsOfContributions) {
+  EXPECT_EQ(TrainLog(Options(0, 1)).StepOf(9), 10u);
+  TrainLog::Options options = Options(4, 1);
+  options.first_step = 7;
+  options.first_contribution = 26;
+  const TrainLog log(std::move(options));
+  EXPECT_EQ(log.StepOf(25), 0u);
+  EXPECT_EQ(log.StepOf(26), 8u);
+  EXPECT_EQ(log.StepOf(29), 8u);
+  EXPECT_EQ(log.StepOf(30), 9u);
 }
 
 }  // namespace
