@@ -47,7 +47,7 @@ model {{
 }}
 data {{ train {{ digits {{ count: 2000 }} }} }}
 evaluation {{ source {{ digits {{ count: 200 stream: 1 }} }} }}
-train {{ batch_size: 16 steps: 100000000 log_every_steps: 20 }}
+train {{ batch_size: 16 steps: {steps} log_every_steps: 20 }}
 optimizer {{ sgd {{}} }}
 schedule {{ learning_rate: 0.01 }}
 update {{ {mode} {{}} }}
@@ -133,10 +133,10 @@ class Processes(contextlib.ExitStack):
 class Scene(Processes):
     """A job of 2 ps, 2 workers, chief and evaluator, and its Prometheus."""
 
-    def __init__(self, mode: str, failpoints: dict[str, str]):
+    def __init__(self, mode: str, failpoints: dict[str, str], steps: int):
         super().__init__()
         job = self.folder / "job.textproto"
-        job.write_text(JOB.format(mode=mode))
+        job.write_text(JOB.format(mode=mode, steps=steps))
         cluster = {
             role: [f"127.0.0.1:{free_port()}" for _ in range(count)]
             for role, count in (("ps", 2), ("chief", 1), ("worker", 2))
@@ -285,10 +285,10 @@ def dashboard_expressions() -> list[str]:
 class PrometheusTest(unittest.TestCase):
     """One job in each test, but for those of promtool alone."""
 
-    def scene(self, mode: str, **failpoints: str) -> Scene:
+    def scene(self, mode: str, steps=10**8, **failpoints: str) -> Scene:
         """A job that trains, whose tasks have failpoints."""
         names = {key.replace("_", "/"): at for key, at in failpoints.items()}
-        scene = self.enterContext(Scene(mode, names))
+        scene = self.enterContext(Scene(mode, names, steps))
         scene.wait_for_training()
         return scene
 
@@ -311,6 +311,15 @@ class PrometheusTest(unittest.TestCase):
             self.assertGreater(share, 0.5, scene.all_logs())
         scene.running["worker/1"].kill()
         scene.check_only({"WeirWorkerAbsent", "WeirTaskUnreachable"})
+
+    def test_a_job_that_ends(self):
+        # 10 ms for each contribution of two workers: 15 seconds.
+        slow = "worker.before_push:10ms"
+        scene = self.scene("async", steps=3000, worker_0=slow, worker_1=slow)
+        tasks = [scene.running[name] for name in scene.ports]
+        scene.wait("the end", lambda: [t for t in tasks if t.poll() is None])
+        self.assertEqual([task.returncode for task in tasks], [0] * len(tasks))
+        scene.stays(set())
 
     def test_a_checkpoint_that_hangs(self):
         scene = self.scene("sync", ps_1="ps.before_write:60000ms")
