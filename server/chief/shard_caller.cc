@@ -28,9 +28,9 @@ constexpr milliseconds kLongTimeout{6 * 3600 * 1000};
 constexpr milliseconds kShutdownTimeout{2000};
 
 // Of ShardCall's requests, as timelines call them.
-constexpr const char* kCallNames[] = {"Hello",    "GetStatus", "Declare",
-                                      "Restore",  "Assign",    "SetSlots",
-                                      "Snapshot", "Shutdown"};
+constexpr const char* kCallNames[] = {"Hello",    "GetStatus", "report",
+                                      "Declare",  "Restore",   "Assign",
+                                      "SetSlots", "Snapshot",  "Shutdown"};
 static_assert(std::size(kCallNames) ==
               std::variant_size_v<decltype(ShardCall::request)>);
 

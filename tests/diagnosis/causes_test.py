@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 BIN = pathlib.Path(os.environ["WEIR_BIN_DIR"]).resolve()
 LIB = pathlib.Path(os.environ.get("WEIR_CAUSES_LIB", BIN)).resolve()
@@ -79,7 +80,7 @@ class Group:
 
 
 class Cluster:
-    running = []
+    running: typing.ClassVar[list] = []  # to be ended
 
     def __init__(self, seed, mode="sync", ps=2, workers=3, units=512, **job):
         self.dir = tempfile.mkdtemp(prefix="causes")
@@ -106,7 +107,10 @@ class Cluster:
             **os.environ,
             "WEIR_SECRET": SECRET,
             "TF_CONFIG": json.dumps(
-                {"cluster": self.cluster, "task": {"type": role, "index": index}}
+                {
+                    "cluster": self.cluster,
+                    "task": {"type": role, "index": index},
+                }
             ),
             **self.environment.get(name, {}),
         }
@@ -116,10 +120,10 @@ class Cluster:
         else:
             argv += ["--job", self.job, "--workdir", self.dir]
         argv += self.flags.get(name, [])
-        log = open(f"{self.dir}/{role}-{index}.log", "wb")
-        self.tasks[name] = subprocess.Popen(
-            argv, env=environment, stdout=log, stderr=log
-        )
+        with open(f"{self.dir}/{role}-{index}.log", "wb") as log:
+            self.tasks[name] = subprocess.Popen(
+                argv, env=environment, stdout=log, stderr=log
+            )
         if name in self.starts_in:
             self.starts_in[name].add(self.tasks[name].pid)
         return self.tasks[name]
@@ -189,9 +193,7 @@ def slow_worker(seed):
 def cpu_group(seed, share):
     quota = int(100000 * share)
     if pathlib.Path("/sys/fs/cgroup/cpu").is_dir():
-        return Group(
-            "cpu", f"causes{seed}", cpu__cfs_quota_us=quota
-        )
+        return Group("cpu", f"causes{seed}", cpu__cfs_quota_us=quota)
     return Group("cpu", f"causes{seed}", cpu__max=f"{quota} 100000")
 
 
@@ -221,7 +223,10 @@ def slow_link(seed):
         name = f"worker/{w}"
         cluster.flags[name] = ["--transport", "grpc"]
         if of_ps:
-            cluster.environment[name] = {**slow, "WEIR_TEST_LINK_PORTS": ports[who]}
+            cluster.environment[name] = {
+                **slow,
+                "WEIR_TEST_LINK_PORTS": ports[who],
+            }
         elif w == who:
             cluster.environment[name] = {
                 **slow,
@@ -266,8 +271,12 @@ def checkpoints(seed):
         more=f"checkpoint {{ every_steps: {every} keep: 2 }}",
     )
     for index in range(2):
-        cluster.environment[f"ps/{index}"] = {"WEIR_FAILPOINT": "ps.before_write:5ms"}
-    cluster.environment["chief/0"] = {"WEIR_FAILPOINT": "chief.before_snapshot:150ms"}
+        cluster.environment[f"ps/{index}"] = {
+            "WEIR_FAILPOINT": "ps.before_write:5ms"
+        }
+    cluster.environment["chief/0"] = {
+        "WEIR_FAILPOINT": "chief.before_snapshot:150ms"
+    }
     cluster.start_all()
     cluster.wait_for_training()
     return cluster, {("checkpoints", "")}
@@ -275,7 +284,9 @@ def checkpoints(seed):
 
 def memory(seed):
     """A task whose group gets less memory than it uses, beside a swap file."""
-    cluster = Cluster(seed, mode=("sync", "async")[seed % 2], units=1536, batch=32)
+    cluster = Cluster(
+        seed, mode=("sync", "async")[seed % 2], units=1536, batch=32
+    )
     role = cluster.rng.choice(["ps", "worker"])
     who = cluster.rng.randrange(2)
     name = f"{role}/{who}"
@@ -378,9 +389,10 @@ def run(cause, seed):
             # No report may name a task, not only most of them.
             right = right and all(not c["task"] for c in named)
         print(
-            f"{'right' if right else 'WRONG':5} {cause.__name__:12} seed {seed:4}"
-            f"  expected {sorted(expected)[0]}, said {dict(votes)}: "
-            f"{named[-1]['sentence']}",
+            "right" if right else "WRONG",
+            cause.__name__,
+            f"seed {seed}: expected {sorted(expected)[0]},",
+            f"said {dict(votes)}: {named[-1]['sentence']}",
             flush=True,
         )
         if not right and os.environ.get("WEIR_CAUSES_DUMP"):

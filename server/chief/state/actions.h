@@ -31,9 +31,8 @@ struct AssignCall {
 };
 
 // The shell repeats every call after the codes of retry_policy.h until
-// limits.lost_after_seconds are over, except HelloCall, ReportCall, Snapshot
-// and Shutdown
-// (shard_caller.h).
+// limits.lost_after_seconds are over, except HelloCall, ReportCall, Snapshot and
+// Shutdown (shard_caller.h).
 struct ShardCall {
   int shard = 0;
   std::variant<HelloCall, StatusCall, ReportCall, DeclareRequest,
@@ -123,6 +122,7 @@ inline constexpr const char* kActionNames[] = {"call a ps",
                                                "discard a checkpoint",
                                                "cut train.jsonl",
                                                "append to train.jsonl",
+                                               "append histograms",
                                                "write DONE",
                                                "log",
                                                "finish"};

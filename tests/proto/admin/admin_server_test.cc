@@ -125,8 +125,7 @@ TEST(AdminServerTest, TakesTheTokenOfALinkForACookie) {
   EXPECT_EQ(Field(first, "Location"), "./report?of=a&to=b");
   EXPECT_FALSE(absl::StrContains(first, "{a}"));
   const std::string cookie = Field(first, "Set-Cookie");
-  EXPECT_TRUE(absl::StrContains(cookie, "; HttpOnly; SameSite=Lax"))
-      << cookie;
+  EXPECT_TRUE(absl::StrContains(cookie, "; HttpOnly; SameSite=Lax")) << cookie;
   const std::string pair = cookie.substr(0, cookie.find(';'));
   const std::string second =
       HttpGet(server->port(), "/report?of=a",

@@ -94,7 +94,7 @@ class ChiefWorld {
   JobState::Options options;
   Declaration sdk_job;  // what every worker declares, with options.sdk_job
   std::vector<std::string> log;
-  std::vector<std::string> lines;        // train.jsonl
+  std::vector<std::string> lines;  // train.jsonl
   std::vector<AppendHistograms> histograms;
   std::map<std::string, Manifest> disk;  // committed checkpoints
   std::vector<std::string> directories;  // those made for checkpoints

@@ -392,7 +392,7 @@ absl::Status TellHistograms(ChiefWorld* world, uint64_t contribution,
   of->mutable_gradients()->add_count(8);
   const absl::Status status =
       world->chief().OnProgress(worker.stream, progress);
-  world->Settle();
+  world->Run(0.1);
   return status;
 }
 
