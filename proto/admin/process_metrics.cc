@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/memory_limit.h"
 #include "common/base/version_text.h"
 
 namespace weir {
@@ -102,6 +103,10 @@ void AddProcessMetrics(MetricPage* page) {
                      *boot + stat[kStartTime] / ticks);
     }
   }
+  page->AddGauge("weir_task_memory_limit_bytes",
+                 "Memory that this process may use, by its control groups and "
+                 "the RAM of the machine.",
+                 {}, static_cast<double>(MemoryLimitBytes()));
   if (const auto open = OpenDescriptors(); open.has_value()) {
     page->AddGauge("process_open_fds", "Descriptors that are open.", {}, *open);
   }

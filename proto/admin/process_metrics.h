@@ -2,7 +2,8 @@
 //
 // Place: AdminServer adds it to each scrape.
 // Threads: safe.
-// Cost: reads some files of /proc, and the list of open descriptors.
+// Cost: reads some files of /proc and of the control groups, and the list of
+//       open descriptors.
 #ifndef PROTO_ADMIN_PROCESS_METRICS_H_
 #define PROTO_ADMIN_PROCESS_METRICS_H_
 
@@ -22,8 +23,8 @@ struct TaskInfo {
 // Adds weir_build_info and weir_task_info.
 void AddTaskMetrics(const TaskInfo& task, MetricPage* page);
 
-// Adds process_*, under the names that Prometheus's own clients use. What the
-// system does not say is left out.
+// Adds process_*, under the names that Prometheus's own clients use, and the
+// memory that the process may use. What the system does not say is left out.
 void AddProcessMetrics(MetricPage* page);
 
 }  // namespace weir

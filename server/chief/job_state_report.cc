@@ -47,7 +47,11 @@ const char* StateName(const Roster::Worker& worker, bool done) {
   if (worker.connected()) {
     return "working";
   }
-  return worker.state == Roster::Worker::State::kAbsent ? "absent" : "starting";
+  // One whose heartbeats have ended does not start: it is gone until another
+  // process takes its slot.
+  const bool gone =
+      worker.state == Roster::Worker::State::kAbsent || worker.heard_ns != 0;
+  return gone ? "absent" : "starting";
 }
 
 const char* StateName(const HelloReply& hello) {

@@ -82,6 +82,7 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
   worker.process = request.process();
   worker.host = request.host();
   worker.told = false;
+  worker.heard_ns = 0;
   worker.message_number = 0;
   ++worker.generation;
   worker.retired = false;  // only a new generation brings a slot back

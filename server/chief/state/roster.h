@@ -41,9 +41,9 @@ class Roster {
     State state = State::kAbsent;
     uint64_t process = 0;
     std::string host;
-    uint32_t generation = 0;  // largest known
-    uint64_t stream = 0;      // 0: not connected
-    int64_t heard_ns = 0;
+    uint32_t generation = 0;      // largest known
+    uint64_t stream = 0;          // 0: not connected
+    int64_t heard_ns = 0;         // 0: this process has sent no heartbeat
     int64_t heard_before_ns = 0;  // of the heartbeat before the newest
     int64_t absent_since_ns = 0;
     uint64_t granted_sequence = 0;  // where its grant begins

@@ -48,6 +48,8 @@ TEST(ProcessMetricsTest, SaysWhatTheProcessHolds) {
   EXPECT_GT(Value(page, "process_resident_memory_bytes"), 1 << 20);
   EXPECT_GT(Value(page, "process_virtual_memory_bytes"),
             Value(page, "process_resident_memory_bytes"));
+  EXPECT_GT(Value(page, "weir_task_memory_limit_bytes"),
+            Value(page, "process_resident_memory_bytes"));
   EXPECT_GE(Value(page, "process_max_fds"), Value(page, "process_open_fds"));
   const auto now = std::chrono::duration<double>(
                        std::chrono::system_clock::now().time_since_epoch())

@@ -345,5 +345,23 @@ TEST(JobStateAwayTest, AStopWithATornContributionSaysWhatItWaitedFor) {
                                      ", which a part of the blocks lack")));
 }
 
+TEST(JobStateAwayTest, TheReportSaysWhichWorkerIsGone) {
+  ChiefWorld world(2, 2, SyncSpec());
+  world.StartChief();
+  const auto state = [&world](int slot) {
+    return world.chief().Report().worker(slot).state();
+  };
+  EXPECT_EQ(state(1), "absent");
+  world.Join(0);
+  world.Join(1);
+  world.Work(20);
+  EXPECT_EQ(state(1), "working");
+  Lose(world, 1);
+  EXPECT_EQ(state(0), "working");
+  EXPECT_EQ(state(1), "absent");
+  world.Join(1);
+  EXPECT_EQ(state(1), "working");
+}
+
 }  // namespace
 }  // namespace weir
