@@ -31,8 +31,8 @@ struct AssignCall {
 };
 
 // The shell repeats every call after the codes of retry_policy.h until
-// limits.lost_after_seconds are over, except HelloCall, ReportCall, Snapshot and
-// Shutdown (shard_caller.h).
+// limits.lost_after_seconds are over, except HelloCall, ReportCall, Snapshot
+// and Shutdown (shard_caller.h).
 struct ShardCall {
   int shard = 0;
   std::variant<HelloCall, StatusCall, ReportCall, DeclareRequest,
