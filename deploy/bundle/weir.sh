@@ -7,6 +7,7 @@
 #   ./weir config check ...      check TF_CONFIG and a job file
 #   ./weir checkpoint ...        list | inspect | verify | export
 #   ./weir tables ...            report | shrink, of a running job
+#   ./weir trace DIR             a timeline of a running job, for Perfetto
 #   ./weir evaluate JOB ...      evaluate one checkpoint
 #   ./weir predict JOB ...       write predictions of one checkpoint
 #   ./weir secret                print a new secret for the tasks of a job
@@ -101,7 +102,7 @@ bench_names() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-  train | run | render | config | checkpoint | tables | evaluate | predict | secret | certs | task | probe | gpu-check)
+  train | run | render | config | checkpoint | tables | trace | evaluate | predict | secret | certs | task | probe | gpu-check)
     run weir_cli "$command" "$@"
     ;;
   bench)
