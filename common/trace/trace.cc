@@ -23,6 +23,13 @@ void RecordSlice(const char* name, int64_t begin_ns, int64_t end_ns) {
   Record(event);
 }
 
+void RecordSpan(const char* name, int64_t begin_ns, TraceEvent* event) {
+  event->name = name;
+  event->begin_ns = begin_ns;
+  event->end_ns = Clock::Real()->NowNs();
+  Record(*event);
+}
+
 }  // namespace trace_internal
 
 namespace {

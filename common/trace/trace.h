@@ -125,6 +125,8 @@ namespace trace_internal {
 extern std::atomic<bool> on;
 void Record(const TraceEvent& event);
 void RecordSlice(const char* name, int64_t begin_ns, int64_t end_ns);
+// Fills in the rest of `event`, whose slice ends now.
+void RecordSpan(const char* name, int64_t begin_ns, TraceEvent* event);
 }  // namespace trace_internal
 
 class TraceRecorder {
@@ -221,23 +223,18 @@ class TraceSpan {
   }
   ~TraceSpan() {
     if (begin_ns_ != 0) [[unlikely]] {
-      End();
+      // Here and not in a function, which would want this object in memory, and
+      // with it all that `describe_` refers to, also while nothing is recorded.
+      TraceEvent event = {};
+      TraceDetails details(&event);
+      describe_(&details);
+      trace_internal::RecordSpan(name_, begin_ns_, &event);
     }
   }
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
 
  private:
-  [[gnu::noinline, gnu::cold]] void End() {
-    TraceEvent event = {};
-    event.name = name_;
-    event.begin_ns = begin_ns_;
-    TraceDetails details(&event);
-    describe_(&details);
-    event.end_ns = Clock::Real()->NowNs();
-    trace_internal::Record(event);
-  }
-
   const char* const name_;
   const Describe describe_;
   int64_t begin_ns_ = 0;  // 0: nothing was recorded when it began

@@ -7,6 +7,9 @@
 #   ./weir config check ...      check TF_CONFIG and a job file
 #   ./weir checkpoint ...        list | inspect | verify | export
 #   ./weir tables ...            report | shrink, of a running job
+#   ./weir top [DIR] ...         what a running job does and what holds it back
+#   ./weir trace DIR             a timeline of a running job, for Perfetto
+#   ./weir page [DIR]            print the link to the page of a running job
 #   ./weir evaluate JOB ...      evaluate one checkpoint
 #   ./weir predict JOB ...       write predictions of one checkpoint
 #   ./weir logs [DIR] ...        the logs of a run's tasks as one, by time
@@ -102,7 +105,7 @@ bench_names() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
-  train | run | render | config | checkpoint | tables | evaluate | predict | logs | secret | certs | task | probe | gpu-check)
+  train | run | render | config | checkpoint | tables | top | trace | evaluate | predict | page | logs | secret | certs | task | probe | gpu-check)
     run weir_cli "$command" "$@"
     ;;
   bench)

@@ -122,55 +122,94 @@ std::map<uint64_t, Waits> WaitsOf(const std::vector<Slice>& lane) {
   return waits;
 }
 
-// Lines of train.jsonl whose phases are those of whole steps of both workers.
-std::map<uint64_t, json> WholeLines(const HandCluster& cluster) {
-  std::map<uint64_t, json> lines;
-  for (const json& line : cluster.curve()) {
-    if (line.contains("phases") &&
-        line["phases"]["contributions"] == 2 * line["step"].get<uint64_t>()) {
-      lines[line["step"]] = line["phases"];
+// What the chief had heard when it wrote a line of train.jsonl. Workers report
+// twice a second, each for itself, and a step has a line when both have
+// reported it: so one of them had reported `less` contributions, and the other
+// one `more`.
+struct Heard {
+  uint64_t less = 0;
+  uint64_t more = 0;
+  json phases;
+};
+
+// The newest line of each report, from the first whose contributions are all
+// among [begin, end) on to the last one.
+std::vector<Heard> LinesWithin(const HandCluster& cluster, uint64_t begin,
+                               uint64_t end) {
+  std::vector<Heard> found;
+  const std::vector<json> lines = cluster.curve();
+  for (size_t i = 0; i + 1 < lines.size(); ++i) {
+    const json phases = lines[i].value("phases", json::object());
+    const uint64_t count = phases.value("contributions", uint64_t{0});
+    const uint64_t step = lines[i]["step"];
+    if (count >= 2 * step && step >= begin && count - step <= end &&
+        lines[i + 1]["phases"]["contributions"] != count) {
+      found.push_back({step, count - step, phases});
     }
   }
-  return lines;
+  return found;
+}
+
+// The waits of the contributions [begin, end) of one worker.
+void AddWaits(const std::map<uint64_t, Waits>& worker, uint64_t begin,
+              uint64_t end, Waits* sum) {
+  for (uint64_t sequence = begin; sequence < end; ++sequence) {
+    ASSERT_TRUE(worker.contains(sequence)) << sequence;
+    for (const auto& [name, seconds] : worker.at(sequence)) {
+      (*sum)[name] += seconds;
+    }
+  }
 }
 
 void ExpectTheReportedWaits(const Timeline& timeline,
-                            const std::map<uint64_t, json>& lines) {
-  const auto first = WaitsOf(timeline.slices.at("worker 0").at("train"));
-  const auto second = WaitsOf(timeline.slices.at("worker 1").at("train"));
-  ASSERT_FALSE(first.empty());
-  ASSERT_FALSE(second.empty());
-  // Sequence i of either worker is its contribution to step i.
-  const uint64_t begin = std::max(first.begin()->first, second.begin()->first);
-  const uint64_t end =
-      std::min(first.rbegin()->first, second.rbegin()->first) + 1;
-  const auto from = lines.lower_bound(begin);
-  auto to = lines.upper_bound(end);
-  ASSERT_NE(from, lines.end());
-  ASSERT_NE(to, lines.begin());
-  --to;
-  ASSERT_GT(to->first, from->first + 20) << "steps " << begin << " to " << end;
-  Waits traced;
-  for (const auto* const worker : {&first, &second}) {
-    for (uint64_t step = from->first; step < to->first; ++step) {
-      ASSERT_TRUE(worker->contains(step)) << step;
-      for (const auto& [name, seconds] : worker->at(step)) {
-        traced[name] += seconds;
+                            const HandCluster& cluster) {
+  const std::map<uint64_t, Waits> workers[] = {
+      WaitsOf(timeline.slices.at("worker 0").at("train")),
+      WaitsOf(timeline.slices.at("worker 1").at("train"))};
+  ASSERT_FALSE(workers[0].empty());
+  ASSERT_FALSE(workers[1].empty());
+  const std::vector<Heard> lines = LinesWithin(
+      cluster, std::max(workers[0].begin()->first, workers[1].begin()->first),
+      std::min(workers[0].rbegin()->first, workers[1].rbegin()->first) + 1);
+  ASSERT_GE(lines.size(), 2);
+  const Heard& from = lines.front();
+  const Heard& to = lines.back();
+  ASSERT_GT(to.less, from.more + 20);
+  const std::map<std::string, std::string> fields = {
+      {"data wait", "data_wait_seconds"},
+      {"pull wait", "pull_wait_seconds"},
+      {"push wait", "push_wait_seconds"}};
+  // The lines do not say which of the two has reported more, so the one way of
+  // the four counts that fits best. All of them have nearly the same steps.
+  double best = 1e9;
+  std::string told;
+  for (const bool first_has_more_before : {false, true}) {
+    for (const bool first_has_more_after : {false, true}) {
+      Waits traced;
+      AddWaits(workers[0], first_has_more_before ? from.more : from.less,
+               first_has_more_after ? to.more : to.less, &traced);
+      AddWaits(workers[1], first_has_more_before ? from.less : from.more,
+               first_has_more_after ? to.less : to.more, &traced);
+      double worst = 0;
+      std::string text;
+      for (const auto& [name, field] : fields) {
+        const double reported =
+            to.phases[field].get<double>() - from.phases[field].get<double>();
+        // Both come of the same clock readings; lines have nine digits.
+        worst = std::max(worst, (std::abs(traced[name] - reported) - 1e-4) /
+                                    std::max(reported, 1e-9));
+        text += name + ": " + std::to_string(traced[name]) +
+                " s in the timeline, " + std::to_string(reported) +
+                " s reported\n";
+      }
+      if (worst < best) {
+        best = worst;
+        told = text;
       }
     }
   }
-  for (const auto& [name, field] :
-       std::map<std::string, std::string>{{"data wait", "data_wait_seconds"},
-                                          {"pull wait", "pull_wait_seconds"},
-                                          {"push wait", "push_wait_seconds"}}) {
-    const double reported =
-        to->second[field].get<double>() - from->second[field].get<double>();
-    // Both come of the same clock readings; the file has whole nanoseconds, and
-    // the lines nine digits.
-    EXPECT_NEAR(traced[name], reported, 0.02 * reported + 1e-4) << name;
-    std::printf("%s: %.6f s in the timeline, %.6f s reported\n", name.c_str(),
-                traced[name], reported);
-  }
+  std::printf("%s", told.c_str());
+  EXPECT_LT(best, 0.02) << told;
 }
 
 class TraceTest : public testing::Test {
@@ -198,11 +237,12 @@ class TraceTest : public testing::Test {
 TEST_F(TraceTest, TheFileIsWhatTheJobDid) {
   ASSERT_TRUE(WaitUntil(60, [&] { return cluster_.step() >= 50; }));
   const std::string path = cluster_.dir() + "/trace.json";
-  const CommandResult result = Trace({"--seconds", "2", "--out", path});
+  const CommandResult result = Trace({"--seconds", "3", "--out", path});
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_NE(result.output.find("ui.perfetto.dev"), std::string::npos);
+  // The workers' reports on it follow.
   const uint64_t after = cluster_.step();
-  ASSERT_TRUE(WaitUntil(60, [&] { return cluster_.step() > after; }));
+  ASSERT_TRUE(WaitUntil(60, [&] { return cluster_.step() > after + 1000; }));
 
   const Timeline timeline(json::parse(ReadFile(path)));
   for (const char* task : {"chief", "ps 0", "ps 1", "worker 0", "worker 1"}) {
@@ -210,7 +250,7 @@ TEST_F(TraceTest, TheFileIsWhatTheJobDid) {
   }
   ExpectNesting(timeline);
   EXPECT_GT(CountWholeFlows(timeline), 100);
-  ExpectTheReportedWaits(timeline, WholeLines(cluster_));
+  ExpectTheReportedWaits(timeline, cluster_);
   for (const json& task : timeline.other["tasks"]) {
     // On one host all tasks read the same clock.
     EXPECT_LE(std::abs(task["clock_ahead_ns"].get<int64_t>()),
