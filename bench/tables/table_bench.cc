@@ -325,7 +325,7 @@ nlohmann::json FillBoth(const Options& options, Table* table, Map* map) {
   resident = ResidentMib();
   const double map_ms = FillMap(options, *table, map);
   const double map_mib = ResidentMib() - resident;
-  const TableReport report = table->Report(0);
+  const TableFigures report = table->Report(0);
   const double rows = static_cast<double>(report.rows);
   const double per_payload = static_cast<double>(report.bytes) /
                              static_cast<double>(report.payload_bytes);

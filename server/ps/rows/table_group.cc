@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-void FillTableStatus(const TableReport& report, TableStatus* status) {
+void FillTableStatus(const TableFigures& report, TableStatus* status) {
   status->set_rows(static_cast<uint64_t>(report.rows));
   status->set_bytes(static_cast<uint64_t>(report.bytes));
   status->set_payload_bytes(static_cast<uint64_t>(report.payload_bytes));

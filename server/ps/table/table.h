@@ -81,7 +81,7 @@ struct HotRow {
   bool operator==(const HotRow&) const = default;
 };
 
-struct TableReport {
+struct TableFigures {
   int64_t rows = 0;
   int64_t bytes = 0;          // of rows, index and filter
   int64_t payload_bytes = 0;  // values and state of `rows`
@@ -160,7 +160,7 @@ class Table {
   ShrinkReceipt Shrink(const ShrinkOptions& options);
 
   // Visits every row if hot_count > 0.
-  TableReport Report(int hot_count);
+  TableFigures Report(int hot_count);
 
  private:
   using Access = TableStripe::Access;

@@ -188,7 +188,7 @@ void Table::DropToCount(int s, int64_t rows_max) {
 }
 
 ShrinkReceipt Table::Shrink(const ShrinkOptions& options) {
-  const TableReport before = Report(0);
+  const TableFigures before = Report(0);
   for (int s = 0; s < options_.stripes; ++s) {
     if (options.age_max != 0) {
       DropByAge(s, options.age_max);
@@ -210,12 +210,12 @@ ShrinkReceipt Table::Shrink(const ShrinkOptions& options) {
       more = part.ReleaseChunk();
     }
   }
-  const TableReport after = Report(0);
+  const TableFigures after = Report(0);
   return {before.rows - after.rows, before.bytes - after.bytes};
 }
 
-TableReport Table::Report(int hot_count) {
-  TableReport report;
+TableFigures Table::Report(int hot_count) {
+  TableFigures report;
   for (int s = 0; s < options_.stripes; ++s) {
     {
       TableStripe& part = stripe(s);

@@ -472,7 +472,7 @@ TEST(ShmTransportTest, ABadRegionEndsItsSessionOnly) {
 TEST(ShmTransportTest, ASessionEndsAtItsFirstBadRegion) {
   LoopbackPs ps(Large());
   const auto memory = *SharedMemory::Create(kMemory);
-  testing::internal::CaptureStdout();  // of a log that nobody has set up
+  testing::internal::CaptureStderr();  // of a log that nobody has set up
   {
     Stranger stranger(ps);
     for (int i = 0; i < 100; ++i) {
@@ -484,7 +484,7 @@ TEST(ShmTransportTest, ASessionEndsAtItsFirstBadRegion) {
     EXPECT_EQ(stranger.socket.Receive(record).status().code(),
               absl::StatusCode::kUnavailable);
   }
-  const std::string log = testing::internal::GetCapturedStdout();
+  const std::string log = testing::internal::GetCapturedStderr();
   size_t lines = 0;
   for (size_t at = 0; (at = log.find("shared memory: ", at)) != log.npos;
        ++at) {

@@ -101,7 +101,7 @@ TEST(TableConcurrencyTest, KeepsTheBudgetWhileRowsComeAndGo) {
   });
   done = true;
   keeper.join();
-  const TableReport report = table->Report(0);
+  const TableFigures report = table->Report(0);
   EXPECT_EQ(report.rows, report.counts.created - report.counts.evicted -
                              report.counts.expired - report.counts.shrunk);
 }

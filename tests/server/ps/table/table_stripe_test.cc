@@ -243,7 +243,7 @@ TEST(BudgetTest, IsNeverExceeded) {
         ASSERT_LE(table->Report(0).bytes, 4 << 20);
         ASSERT_LE(arena.used(), table->Report(0).bytes);
       }
-      const TableReport report = table->Report(0);
+      const TableFigures report = table->Report(0);
       EXPECT_GT(report.counts.evicted, 100000);
       // It is used, too: rows of 144 bytes, and segments with room.
       EXPECT_GT(report.rows, (4 << 20) * 3 / 4 / 160);

@@ -285,7 +285,7 @@ TEST(TableTest, RowsThatFindNoMemoryAreNotAdmitted) {
   std::vector<uint64_t> ids(300000);
   std::iota(ids.begin(), ids.end(), uint64_t{0});
   const std::vector<float> initial = Read(table.get(), ids);
-  const TableReport full = table->Report(0);
+  const TableFigures full = table->Report(0);
   EXPECT_GT(full.rows, 1000);
   EXPECT_EQ(full.counts.not_admitted,
             static_cast<int64_t>(ids.size()) - full.rows);
@@ -310,7 +310,7 @@ TEST(TableTest, KeepsWithinAQuarterOfThePayload) {
   for (uint64_t id = 0; id < 1'000'000; id += 1000) {
     Read(table.get(), Range(id, id + 1000));
     if (id >= 300'000 && id % 10'000 == 0) {
-      const TableReport report = table->Report(0);
+      const TableFigures report = table->Report(0);
       EXPECT_EQ(report.payload_bytes, report.rows * 128);
       EXPECT_LE(static_cast<double>(report.bytes),
                 1.25 * static_cast<double>(report.payload_bytes))

@@ -247,7 +247,7 @@ TEST(ReportTest, NamesTheHotIds) {
       PushAll(table.get(), {id * 100}, 1);
     }
   }
-  const TableReport report = table->Report(3);
+  const TableFigures report = table->Report(3);
   EXPECT_EQ(report.rows, 5000);
   EXPECT_EQ(report.counts.created, 5000);
   EXPECT_EQ(report.payload_bytes, 5000 * 8 * 4);

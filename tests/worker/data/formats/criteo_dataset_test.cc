@@ -198,9 +198,9 @@ TEST(CriteoDatasetTest, BadLinesUpToTheBoundAreLeftOut) {
       options.threads = threads;
       options.piece_bytes = piece_bytes;
       options.max_bad_lines = 3;
-      testing::internal::CaptureStdout();
+      testing::internal::CaptureStderr();
       const auto data = CriteoDataset::Create(options);
-      const std::string log = testing::internal::GetCapturedStdout();
+      const std::string log = testing::internal::GetCapturedStderr();
       ASSERT_TRUE(data.ok()) << data.status();
       EXPECT_TRUE(ContentsOf(**data) == expected);
       EXPECT_NE(log.find("3 bad lines of " + options.path +

@@ -26,14 +26,14 @@ TEST(BadLinesTest, TheFirstOneOverTheBoundIsTheError) {
 
 TEST(BadLinesTest, WarnsOnceWithTheFileTheCountAndTheFirst) {
   BadLines lines("a.csv", 9);
-  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
   lines.Report();
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   ASSERT_TRUE(lines.Add(7, "two fields").ok());
   ASSERT_TRUE(lines.Add(9, "no label").ok());
-  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
   lines.Report();
-  const std::string log = testing::internal::GetCapturedStdout();
+  const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("2 bad lines of a.csv were left out; the first: "
                      "a.csv:7: two fields\n"),
             std::string::npos)
