@@ -27,8 +27,7 @@ const google::protobuf::MessageLite* AnswerFlow::Answer::message() const {
 }
 
 void AnswerFlow::CountReceived(const Payload& payload) {
-  store_->payloads()->received.fetch_add(payload.bytes(),
-                                         std::memory_order_relaxed);
+  payloads_->received.fetch_add(payload.bytes(), std::memory_order_relaxed);
 }
 
 absl::Status AnswerFlow::Take(GradientChunk chunk, Payload payload) {
@@ -335,8 +334,7 @@ void AnswerFlow::WriteReady() {
       Finish(status);
       return;
     }
-    store_->payloads()->sent.fetch_add(answer->bytes,
-                                       std::memory_order_relaxed);
+    payloads_->sent.fetch_add(answer->bytes, std::memory_order_relaxed);
     const TraceSpan span("answer");
     Write(*std::move(answer), last);
   }

@@ -82,7 +82,7 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
     const google::protobuf::MessageLite* message() const;
   };
 
-  virtual ~AnswerFlow() { --store_->payloads()->open_calls; }
+  virtual ~AnswerFlow() { --payloads_->open_calls; }
 
   // Apply one request and answer it. The caller must pass an error to Fail.
   // Every chunk of PushPull and PullRows has an answer. A chunk of PushRows has
@@ -123,8 +123,11 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
  protected:
   // Values that are not float32 are encoded into memory of `arena`.
   AnswerFlow(Store* store, Arena* arena, size_t window)
-      : store_(store), arena_(arena), window_(window) {
-    ++store_->payloads()->open_calls;
+      : store_(store),
+        payloads_(store->payloads()),
+        arena_(arena),
+        window_(window) {
+    ++payloads_->open_calls;
   }
 
   // Drops everything; nothing more is written.
@@ -147,6 +150,7 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
   virtual void OnAnswered() {}
 
   Store* const store_;
+  const std::shared_ptr<PayloadCounters> payloads_;
 
  private:
   void CountReceived(const Payload& payload);

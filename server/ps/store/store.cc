@@ -124,9 +124,9 @@ PsStatus Store::GetStatus(const GetStatusRequest& request) const {
   if (current != nullptr) {
     current->FillStatus(request, &status);
   }
-  status.set_bytes_received(payloads_.received);
-  status.set_bytes_sent(payloads_.sent);
-  status.set_open_calls(static_cast<uint64_t>(payloads_.open_calls));
+  status.set_bytes_received(payloads_->received);
+  status.set_bytes_sent(payloads_->sent);
+  status.set_open_calls(static_cast<uint64_t>(payloads_->open_calls));
   return status;
 }
 

@@ -107,8 +107,9 @@ class Store {
 
   HelloReply Hello() const;
   PsStatus GetStatus(const GetStatusRequest& request = {}) const;
-  // What calls of this ps have moved; whoever moves it adds to it.
-  PayloadCounters* payloads() { return &payloads_; }
+  // What calls of this ps have moved; whoever moves it adds to it. A call may
+  // outlive the store.
+  std::shared_ptr<PayloadCounters> payloads() { return payloads_; }
   uint64_t incarnation() const { return options_.incarnation; }
 
   absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request);
@@ -169,7 +170,8 @@ class Store {
       const Shard* old, const Declaration& declaration, uint32_t index) const;
 
   const Options options_;
-  PayloadCounters payloads_;
+  const std::shared_ptr<PayloadCounters> payloads_ =
+      std::make_shared<PayloadCounters>();
   // Held by Declare and Restore from beginning to end.
   Mutex control_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
   mutable Mutex mutex_;
