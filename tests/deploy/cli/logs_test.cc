@@ -161,7 +161,7 @@ TEST(LogsTest, AnyBytesAreShown) {
   const std::string run = WriteRun();
   std::string junk;
   for (int i = 0; i < 1 << 20; ++i) {
-    junk += static_cast<char>(i * 7919 >> 3);
+    junk += static_cast<char>(int64_t{i} * 7919 >> 3);
   }
   Append(run + "/logs/ps-0.log", junk);
   Append(run + "/logs/ps-0.log", std::string(10 << 20, 'x'));

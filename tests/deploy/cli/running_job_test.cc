@@ -30,7 +30,7 @@ void Write(const std::string& path, const std::string& text) {
                                          std::filesystem::perms::owner_write);
 }
 
-std::string Run() {
+std::string MakeRun() {
   const std::string dir = MakeTempDir();
   Write(dir + "/cluster.json",
         R"({"cluster":{"chief":["h:1"],"ps":["h:2"],"worker":["h:3"]}})");
@@ -39,7 +39,7 @@ std::string Run() {
 }
 
 TEST(RunningJobTest, ADirectoryOfARunSaysWhereItsTasksAre) {
-  const auto job = FindRunningJob(FlagsFor(Run()));
+  const auto job = FindRunningJob(FlagsFor(MakeRun()));
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->chief_address, "h:1");
   EXPECT_EQ(job->cluster.ps_count(), 1);
@@ -48,7 +48,7 @@ TEST(RunningJobTest, ADirectoryOfARunSaysWhereItsTasksAre) {
 
 TEST(RunningJobTest, AJobThatIsOverCannotBeAsked) {
   for (const char* over : {"DONE", "ENDED"}) {
-    const std::string dir = Run();
+    const std::string dir = MakeRun();
     Write(dir + "/" + over, "x");
     ExpectError(FindRunningJob(FlagsFor(dir)).status(),
                 absl::StatusCode::kFailedPrecondition, over);
@@ -59,7 +59,7 @@ TEST(RunningJobTest, AnyOtherDirectoryIsNamed) {
   const std::string dir = MakeTempDir();
   ExpectInvalid(FindRunningJob(FlagsFor(dir)).status(),
                 dir + "/cluster.json cannot be read");
-  const std::string broken = Run();
+  const std::string broken = MakeRun();
   Write(broken + "/cluster.json", "{");
   EXPECT_FALSE(FindRunningJob(FlagsFor(broken)).ok());
 }

@@ -360,6 +360,8 @@ TEST(JobStateAwayTest, TheReportSaysWhichWorkerIsGone) {
   EXPECT_EQ(state(0), "working");
   EXPECT_EQ(state(1), "absent");
   world.Join(1);
+  EXPECT_EQ(state(1), "starting");  // until its first heartbeat
+  world.Work(20);
   EXPECT_EQ(state(1), "working");
 }
 
