@@ -98,11 +98,12 @@ std::string Sparkline(const std::vector<double>& values, int columns) {
       sum += std::isfinite(values[i]) ? values[i] : high;
     }
     const double mean = sum / (end - begin);
+    if (low > high) {  // no value is finite
+      line += kBars[kBarCount - 1];
+      continue;
+    }
     const double share = high > low ? (mean - low) / (high - low) : 0.0;
-    // Of no finite value at all, share is not a number.
-    const int bar = share >= 0.0
-                        ? static_cast<int>(share * (kBarCount - 1) + 0.5)
-                        : kBarCount - 1;
+    const int bar = static_cast<int>(share * (kBarCount - 1) + 0.5);
     line += kBars[std::clamp(bar, 0, kBarCount - 1)];
   }
   return line;

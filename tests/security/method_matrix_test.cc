@@ -69,7 +69,7 @@ absl::Status Call(const std::shared_ptr<grpc::Channel>& channel,
 }
 
 // Of a ps, of a chief, and the health check of each.
-constexpr int kMethods = 14 + 5 + 2;
+constexpr int kMethods = 14 + 6 + 2;
 
 // A ps that holds nothing, and a chief that has not begun: what is admitted
 // changes nothing, and is refused for another reason.
