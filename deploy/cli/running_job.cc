@@ -43,7 +43,6 @@ absl::Status FillFromWorkdir(RunningJobFlags* flags) {
 void AddRunningJobFlags(CLI::App* app, RunningJobFlags* flags) {
   app->add_option("workdir", flags->workdir,
                   "the directory of a run on this host");
-  app->add_option("--chief", flags->chief, "host:port of the job's chief");
   app->add_option("--cluster", flags->sources.flag_cluster,
                   "\"ps=host:port,...;worker=host:port,...;chief=host:port\"; "
                   "default TF_CONFIG");

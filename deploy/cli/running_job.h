@@ -29,7 +29,7 @@ struct RunningJob {
   std::shared_ptr<const Security> security;  // an admin's
 };
 
-// Adds `workdir`, --chief, --cluster and the flags of security.
+// Adds `workdir`, --cluster and the flags of security.
 void AddRunningJobFlags(CLI::App* app, RunningJobFlags* flags);
 
 // INVALID_ARGUMENT: the directory is none of a run. FAILED_PRECONDITION: its

@@ -109,6 +109,8 @@ void AddTopCommand(CLI::App* app, Command* command) {
       app, "top", "show what a running job does and what holds it back",
       options, Watch, command);
   AddRunningJobFlags(sub, &options->job);
+  sub->add_option("--chief", options->job.chief,
+                  "host:port of the job's chief");
   sub->add_option("--interval", options->interval_seconds,
                   "seconds between two screens")
       ->check(CLI::Range(0.1, 3600.0))

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/exit_code.h"
 #include "common/base/identity.h"
@@ -13,54 +12,19 @@
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "deploy/cli/command.h"
-#include "deploy/launcher/workdir.h"
+#include "deploy/cli/running_job.h"
 #include "deploy/trace/take_trace.h"
 #include "deploy/trace/trace_sources.h"
-#include "proto/job/tf_config.h"
-#include "proto/task/security_flags.h"
 #include "proto/trace/chrome_trace.h"
 
 namespace weir {
 namespace {
 
 struct Options {
-  std::string workdir;
-  ClusterSources sources = ClusterSources::FromEnv();
-  Security::Options security = Security::Options::FromEnvironment();
+  RunningJobFlags job;
   int seconds = 10;
   std::string out = "trace.json";
 };
-
-// Fills in what the run's directory says and nothing else has said.
-absl::Status FillFromWorkdir(const std::string& workdir,
-                             ClusterSources* sources,
-                             Security::Options* security) {
-  Files* const files = Files::Real();
-  for (const char* over : {"DONE", "ENDED"}) {
-    WEIR_ASSIGN_OR_RETURN(const bool is_over,
-                          files->Exists(JoinPath(workdir, over)));
-    if (is_over) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the job in ", workdir, " is over (", over,
-                       "): only a job that runs can be traced"));
-    }
-  }
-  const std::string cluster = JoinPath(workdir, kClusterName);
-  const auto text = files->ReadAll(cluster);
-  if (!text.ok()) {
-    return Invalid(cluster, " cannot be read, so this is no directory of a ",
-                   "run: ", text.status().message(),
-                   "; give that of `weir train` or `weir run`, or --cluster");
-  }
-  sources->tf_config = *text;
-  sources->weir_cluster = "";
-  const std::string secret = JoinPath(workdir, ".secret");
-  WEIR_ASSIGN_OR_RETURN(const bool has_secret, files->Exists(secret));
-  if (has_secret && !security->any()) {
-    security->secret_file = secret;
-  }
-  return absl::OkStatus();
-}
 
 absl::Status Write(const ChromeTrace& trace, const std::string& path,
                    ObjectWriter* file) {
@@ -99,18 +63,8 @@ absl::Status Write(const ChromeTrace& trace, const std::string& path,
 }
 
 absl::StatusOr<int> TakeAndWrite(const Options& options) {
-  ClusterSources sources = options.sources;
-  sources.task_required = false;  // this program is no task of the job
-  Security::Options security_options = options.security;
-  if (!options.workdir.empty()) {
-    WEIR_RETURN_IF_ERROR(
-        FillFromWorkdir(options.workdir, &sources, &security_options));
-  }
-  WEIR_ASSIGN_OR_RETURN(const ClusterSpec cluster, ResolveCluster(sources));
-  WEIR_ASSIGN_OR_RETURN(
-      const auto security,
-      Security::Create(security_options, PeerRole::kAdmin, 0));
-  std::vector<TraceSource> tasks = MakeTraceSources(cluster, *security);
+  WEIR_ASSIGN_OR_RETURN(const RunningJob job, FindRunningJob(options.job));
+  std::vector<TraceSource> tasks = MakeTraceSources(job.cluster, *job.security);
   if (tasks.empty()) {
     return absl::InvalidArgumentError(
         "no task is known; give the directory of a run, or --cluster "
@@ -142,16 +96,12 @@ void AddTraceCommand(CLI::App* app, Command* command) {
   CLI::App* sub = AddSubcommand(
       app, "trace", "write a timeline of a running job, for ui.perfetto.dev",
       options, TakeAndWrite, command);
-  sub->add_option("workdir", options->workdir,
-                  "the directory of a run on this host");
+  AddRunningJobFlags(sub, &options->job);
   sub->add_option("--seconds", options->seconds, "how long to record")
       ->check(CLI::Range(1, static_cast<int>(kTraceMax.count())))
       ->capture_default_str();
   sub->add_option("--out", options->out, "the file to write")
       ->capture_default_str();
-  sub->add_option("--cluster", options->sources.flag_cluster,
-                  "chief=host:port;ps=host:port,...; default from TF_CONFIG");
-  AddSecurityFlags(sub, &options->security);
 }
 
 }  // namespace weir
