@@ -43,8 +43,13 @@ def counted() -> dict[str, str]:
     """Every metric of the sources, with the method that adds it."""
     text = "".join(
         path.read_text()
-        for path in [*ROOT.glob("*/**/*_metrics.cc"), ROOT / METER]
-        if not path.is_relative_to(ROOT / "tests")
+        for path in [
+            ROOT / METER,
+            # Not all of the tree: it has links to folders that Bazel changes.
+            *(ROOT / "proto").rglob("*_metrics.cc"),
+            *(ROOT / "server").rglob("*_metrics.cc"),
+            *(ROOT / "worker").rglob("*_metrics.cc"),
+        ]
     )
     return {
         name: method
