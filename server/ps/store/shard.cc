@@ -130,9 +130,9 @@ absl::StatusOr<Receipt> Shard::PushBlock(const GradientChunk& chunk, int index,
     DescribeApply(plan_, chunk.sender().slot(), chunk.push().sequence(),
                   static_cast<uint32_t>(index), details);
   });
+  const int64_t begin_ns = clock_->NowNs();
   Failpoint("ps.before_apply");
   Block& block = *blocks_[index];
-  const int64_t begin_ns = clock_->NowNs();
   BlockGradient gradient = {static_cast<int>(chunk.sender().slot()),
                             &chunk.push(), std::move(payload), begin_ns};
   DueList due;
