@@ -1,6 +1,5 @@
 #include "deploy/cli/running_job.h"
 
-#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "deploy/launcher/workdir.h"
@@ -23,9 +22,8 @@ absl::Status FillFromWorkdir(RunningJobFlags* flags) {
     WEIR_ASSIGN_OR_RETURN(const bool is_over,
                           files->Exists(JoinPath(flags->workdir, over)));
     if (is_over) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the job in ", flags->workdir, " is over (", over,
-                       "): only a job that runs can be asked"));
+      return Invalid("the job in ", flags->workdir, " is over (", over,
+                     "): only a job that runs can be asked");
     }
   }
   flags->sources.tf_config = *text;

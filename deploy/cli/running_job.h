@@ -32,8 +32,7 @@ struct RunningJob {
 // Adds `workdir`, --cluster and the flags of security.
 void AddRunningJobFlags(CLI::App* app, RunningJobFlags* flags);
 
-// INVALID_ARGUMENT: the directory is none of a run. FAILED_PRECONDITION: its
-// job is over.
+// INVALID_ARGUMENT: the directory is none of a run, or its job is over.
 absl::StatusOr<RunningJob> FindRunningJob(const RunningJobFlags& flags);
 
 }  // namespace weir

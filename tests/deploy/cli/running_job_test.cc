@@ -50,8 +50,7 @@ TEST(RunningJobTest, AJobThatIsOverCannotBeAsked) {
   for (const char* over : {"DONE", "ENDED"}) {
     const std::string dir = MakeRun();
     Write(dir + "/" + over, "x");
-    ExpectError(FindRunningJob(FlagsFor(dir)).status(),
-                absl::StatusCode::kFailedPrecondition, over);
+    ExpectInvalid(FindRunningJob(FlagsFor(dir)).status(), over);
   }
 }
 

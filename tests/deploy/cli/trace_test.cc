@@ -97,7 +97,7 @@ TEST(TraceTest, SaysWhenThereIsNoJobOrNoneThatRuns) {
   EXPECT_FALSE(*Files::Real()->Exists(out)) << "no file without a trace";
   Write(run + "/DONE", "\n");
   const Result done = Trace({run});
-  EXPECT_EQ(done.code.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(done.code.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(done.error(), HasSubstr("is over (DONE)"));
   Write(run + "/cluster.json", "no json");
 }
