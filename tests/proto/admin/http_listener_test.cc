@@ -188,7 +188,7 @@ TEST(HttpListenerTest, TakesTheLargestHead) {
 
 TEST(HttpListenerTest, CutsOffAClientThatTakesNoAnswer) {
   // More than the kernel takes for a client that does not read.
-  const std::string large(24 << 20, 'a');
+  const std::string large(40 << 20, 'a');
   const auto listener = Open([&large](absl::string_view head) {
     return absl::StrContains(head, "/large") ? large : kAnswer;
   });
