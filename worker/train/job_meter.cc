@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/wire/phase_sums.h"
 
 namespace weir {
 namespace {
@@ -55,13 +56,7 @@ void JobMeter::AddPhases(const Phases& phases) {
   step_.Record(static_cast<int64_t>(phases.step_ns()));
   {
     MutexLock lock(&mutex_);
-    phases_.set_contributions(phases_.contributions() + phases.contributions());
-    phases_.set_step_ns(phases_.step_ns() + phases.step_ns());
-    phases_.set_data_wait_ns(phases_.data_wait_ns() + phases.data_wait_ns());
-    phases_.set_pull_wait_ns(phases_.pull_wait_ns() + phases.pull_wait_ns());
-    phases_.set_push_wait_ns(phases_.push_wait_ns() + phases.push_wait_ns());
-    phases_.set_compute_ns(phases_.compute_ns() + phases.compute_ns());
-    phases_.set_hold_ns(phases_.hold_ns() + phases.hold_ns());
+    AddPhaseTimes(phases, &phases_);
     phases_.set_on_gpu(phases.on_gpu());
     phases_.set_device_bytes_used(phases.device_bytes_used());
   }

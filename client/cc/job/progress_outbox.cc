@@ -5,6 +5,7 @@
 
 #include "client/cc/job/metric_sums.h"
 #include "common/base/limits.h"
+#include "proto/wire/phase_sums.h"
 
 namespace weir {
 namespace {
@@ -43,13 +44,7 @@ void ProgressOutbox::AddContribution(uint64_t next_sequence,
 
 void ProgressOutbox::AddPhases(const Phases& phases) {
   Phases* const sum = pending_.mutable_phases();
-  sum->set_contributions(sum->contributions() + phases.contributions());
-  sum->set_step_ns(sum->step_ns() + phases.step_ns());
-  sum->set_data_wait_ns(sum->data_wait_ns() + phases.data_wait_ns());
-  sum->set_pull_wait_ns(sum->pull_wait_ns() + phases.pull_wait_ns());
-  sum->set_push_wait_ns(sum->push_wait_ns() + phases.push_wait_ns());
-  sum->set_compute_ns(sum->compute_ns() + phases.compute_ns());
-  sum->set_hold_ns(sum->hold_ns() + phases.hold_ns());
+  AddPhaseTimes(phases, sum);
   // States, not sums: the newest holds.
   sum->set_on_gpu(phases.on_gpu());
   sum->set_device_bytes_used(phases.device_bytes_used());

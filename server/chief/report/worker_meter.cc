@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client/cc/parameters/contribution.h"
+#include "proto/wire/phase_sums.h"
 #include "server/chief/report/host_load.h"
 
 namespace weir {
@@ -12,13 +13,7 @@ namespace {
 constexpr uint64_t kContributionsMin = 3;
 
 void AddPhases(const Phases& more, Phases* sums) {
-  sums->set_contributions(sums->contributions() + more.contributions());
-  sums->set_step_ns(sums->step_ns() + more.step_ns());
-  sums->set_data_wait_ns(sums->data_wait_ns() + more.data_wait_ns());
-  sums->set_pull_wait_ns(sums->pull_wait_ns() + more.pull_wait_ns());
-  sums->set_push_wait_ns(sums->push_wait_ns() + more.push_wait_ns());
-  sums->set_compute_ns(sums->compute_ns() + more.compute_ns());
-  sums->set_hold_ns(sums->hold_ns() + more.hold_ns());
+  AddPhaseTimes(more, sums);
   sums->set_on_gpu(more.on_gpu());
   sums->set_device_bytes_used(more.device_bytes_used());
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "proto/wire/phase_sums.h"
 
 namespace weir {
 namespace {
@@ -19,12 +20,7 @@ std::string Seconds(const char* name, uint64_t ns) {
 }  // namespace
 
 void PhaseTotals::Add(const Phases& phases) {
-  sum_.set_contributions(sum_.contributions() + phases.contributions());
-  sum_.set_step_ns(sum_.step_ns() + phases.step_ns());
-  sum_.set_data_wait_ns(sum_.data_wait_ns() + phases.data_wait_ns());
-  sum_.set_pull_wait_ns(sum_.pull_wait_ns() + phases.pull_wait_ns());
-  sum_.set_push_wait_ns(sum_.push_wait_ns() + phases.push_wait_ns());
-  sum_.set_compute_ns(sum_.compute_ns() + phases.compute_ns());
+  AddPhaseTimes(phases, &sum_);
   // The share of a GPU counts the workers on GPUs alone: a worker without one
   // would only dilute it.
   if (!phases.on_gpu()) {
