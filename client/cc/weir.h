@@ -256,6 +256,11 @@ class Client {
   // Waits until the push that StartPushPull or EndPush sent is settled, and
   // the values that it fetches are here.
   Status Wait();
+  // Whether the values that this push fetches for tensor number `tensor` are
+  // here already, for which it does not wait. They stay as they are until the
+  // next push. Of use between BeginPush with `pull` and the end of Wait, else
+  // false.
+  bool HasValues(int tensor) const;
 
   // Tells how the push before went. The job's chief writes means of what all
   // workers reported into train.jsonl and as curves for TensorBoard, about once

@@ -139,7 +139,8 @@ class CoreClient {
     }
     Run([&](Client* client) { return client->BeginPush(push); });
   }
-  // Ready, ReadyFrom and EndPush never wait, so they keep the GIL (I1).
+  // Ready, ReadyFrom, EndPush and HasValues never wait, so they keep the GIL
+  // (I1).
   void Ready(int tensor) { Check(Open()->Ready(tensor)); }
   // Gradients in their tensors' shapes. The caller must neither free nor change
   // them until Wait returns: they are not copied.
@@ -163,6 +164,7 @@ class CoreClient {
     Run([&](Client* client) { return client->PushRows(lists); });
   }
   void EndPush() { Check(Open()->EndPush()); }
+  bool HasValues(int tensor) { return Open()->HasValues(tensor); }
   uint64_t pushes() { return Open()->pushes(); }
   // It only adds up, so it keeps the GIL.
   void Report(const std::vector<std::pair<std::string, double>>& values,
@@ -344,6 +346,7 @@ PYBIND11_MODULE(_core, module) {
       .def("ready", &CoreClient::Ready)
       .def("ready_from", &CoreClient::ReadyFrom)
       .def("end_push", &CoreClient::EndPush)
+      .def("has_values", &CoreClient::HasValues)
       .def("wait", &CoreClient::Call<&Client::Wait>)
       .def("report", &CoreClient::Report)
       .def("finish", &CoreClient::Call<&Client::Finish>)

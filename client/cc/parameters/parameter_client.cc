@@ -176,6 +176,11 @@ absl::Status ParameterClient::WaitVariable(int v) {
   return interrupted_;
 }
 
+bool ParameterClient::HasVariable(int v) {
+  const MutexLock lock(&mutex_);
+  return status_.ok() && interrupted_.ok() && ValuesHere(v);
+}
+
 absl::Status ParameterClient::WaitPull() {
   MutexLock lock(&mutex_);
   WEIR_RETURN_IF_ERROR(

@@ -93,6 +93,10 @@ class ParameterClient : public ShardClient {
   // Waits until the values of `v` are here, if a pull brings them.
   absl::Status WaitVariable(int v);
   absl::Status WaitPull();
+  // Whether WaitVariable(v) would return at once, and OK. From
+  // BeginContribution with `then` on it is about the values that `then` asks
+  // for, once those of the pull before are here.
+  bool HasVariable(int v);
 
   // Starts a contribution, once the receipts of the one before are here.
   absl::Status BeginContribution(const ContributionPush& contribution);

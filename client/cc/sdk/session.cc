@@ -312,6 +312,12 @@ absl::Status Session::Wait() {
   return bad;
 }
 
+bool Session::HasValues(int tensor) const {
+  return contribution_state_ != ContributionState::kNone && tensor >= 0 &&
+         tensor < static_cast<int>(memory_->layout.variables().size()) &&
+         worker_->blocks()->HasVariable(tensor);
+}
+
 absl::Status Session::Report(const Metrics& metrics) {
   WEIR_ASSIGN_OR_RETURN(const MetricSums sums,
                         ToMetricSums(metrics, &metric_names_));

@@ -66,6 +66,7 @@ class Session {
   absl::Status Rows(std::span<const RowGradients> gradients);
   absl::Status End();
   absl::Status Wait();
+  bool HasValues(int tensor) const;
   absl::Status StartLookup(std::span<const RowsWanted> wanted, bool train);
   absl::Status WaitLookup();
   // Abandons the current lookup, if there is one.

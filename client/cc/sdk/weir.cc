@@ -196,6 +196,10 @@ Status Client::Wait() {
   return WithTensors(impl_.get(), [](Session* s) { return s->Wait(); });
 }
 
+bool Client::HasValues(int tensor) const {
+  return impl_ != nullptr && impl_->declared() && impl_->HasValues(tensor);
+}
+
 Status Client::Report(const Metrics& metrics) {
   return WithTensors(impl_.get(),
                      [&](Session* s) { return s->Report(metrics); });

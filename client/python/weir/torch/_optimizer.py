@@ -49,7 +49,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         have not. Their state stays in the worker.
       overlap: push each gradient as backward has it, `backward_passes` times
         accumulated. What changes gradients between backward and step (clipping,
-        GradScaler) comes too late then.
+        GradScaler) comes too late then, and what reads parameters on a GPU
+        there may see values of this step or the next.
 
     Raises: `weir.InvalidArgument`; what `weir.connect` and
       `weir.Client.declare` raise.
@@ -280,8 +281,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 self._send([e for e in reversed(self._trained) if self._has(e)])
                 if self._context.rank == 0:
                     self._send(self._buffers)
+                self._staging.send_rest(core.ready, core.has_values)
         finally:
             self._pushing = False
+            self._staging.give_up()
             self._rows.clear()
             self._ready.clear()
             self._passes.clear()
@@ -324,15 +327,20 @@ class DistributedOptimizer(torch.optim.Optimizer):
             core.ready,
             # With `overlap` they may change before `step` is called.
             None if self._overlap else core.ready_from,
+            take_back={
+                self._numbers[e.name]
+                for e in entries
+                if not e.buffer and e.tensor.requires_grad
+            },
         )
 
     def _take_step(self) -> None:
         """What a step brings; rank 0's own buffers are newer."""
         self._staging.give_back()
-        self._take(
-            [e for e in self._trained if e.tensor.requires_grad]
-            + (self._buffers if self._context.rank != 0 else [])
-        )
+        wanted = [e for e in self._trained if e.tensor.requires_grad]
+        wanted += self._buffers if self._context.rank != 0 else []
+        with torch.no_grad():
+            self._staging.take_rest([self._numbers[e.name] for e in wanted])
 
     @torch.no_grad()
     def _take(self, entries: list[_model.Entry]) -> None:

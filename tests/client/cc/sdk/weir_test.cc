@@ -174,6 +174,32 @@ TEST(WeirSdkTest, PushesTensorByTensor) {
   EXPECT_EQ(client->pushes(), 2u);
 }
 
+TEST(WeirSdkTest, SaysWhichValuesAreHere) {
+  Servers servers;
+  auto client = Client::Connect(servers.ForWorker());
+  EXPECT_FALSE(client->HasValues(0));
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  EXPECT_FALSE(client->HasValues(0));
+  for (int push = 1; push < 4; ++push) {
+    Fill(client->Gradient("a"), 1.0f);
+    Fill(client->Gradient("b"), 1.0f);
+    ASSERT_TRUE(client->BeginPush({}).ok());
+    EXPECT_FALSE(client->HasValues(0));  // it asks with its gradients
+    EXPECT_FALSE(client->HasValues(-1));
+    EXPECT_FALSE(client->HasValues(2));
+    for (const int tensor : {1, 0}) {
+      ASSERT_TRUE(client->Ready(tensor).ok());
+    }
+    ASSERT_TRUE(client->EndPush().ok());
+    while (!client->HasValues(1)) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(client->Values("b")[0], static_cast<float>(-push));
+    ASSERT_TRUE(client->Wait().ok());
+    EXPECT_FALSE(client->HasValues(1));
+  }
+}
+
 TEST(WeirSdkTest, GroupsHaveTheirOwnSettings) {
   Servers servers;
   sdk::Options options = servers.ForWorker();
