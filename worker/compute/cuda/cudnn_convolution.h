@@ -12,9 +12,10 @@
 // Invariants
 //   I1. An engine keeps the precision: in fp32 it rounds no factor, in tf32 to
 //       no less than TF32, in bf16 to no less than bfloat16. Sums are float32.
-//       With `deterministic` it gives the same bits always, and is chosen by
-//       cuDNN's advice alone. Without, candidates are timed on the tensors of
-//       the call that needs the plan first.
+//       With `deterministic` it gives the same bits always, and its choice
+//       follows from the shape and the version of cuDNN alone. Without,
+//       candidates are timed on the tensors of the call that needs the plan
+//       first.
 //   I2. Where there is no such engine, or cuDNN fails while it is asked, the
 //       log says so once and Weir's own implementation computes that operation
 //       of that shape.
@@ -51,9 +52,9 @@ class CudnnConvolution : public Convolutions {
   // With `deterministic`: as much as Weir's own implementation takes for
   // columns, whatever the device has free.
   static constexpr int64_t kWorkspaceBytes = Convolution::kColumnBytesMax;
-  // Else as much as some fast engines want, if it is not over a quarter of what
-  // is free.
-  static constexpr int64_t kTimedWorkspaceBytes = int64_t{1} << 30;
+  // Of those that transform, and of timed ones as far as it is not over a
+  // quarter of what is free.
+  static constexpr int64_t kLargeWorkspaceBytes = int64_t{1} << 30;
 
   struct Options {
     CudnnApi api;
@@ -137,6 +138,9 @@ class CudnnConvolution : public Convolutions {
   std::vector<Way> Ways(const Job& job) const;
   // All that I1 allows.
   std::vector<Candidate> Candidates(const Job& job);
+  // With `deterministic`.
+  absl::StatusOr<Plan> TakeKnown(const Job& job,
+                                 std::vector<Candidate> candidates);
   // The plan of the first that can be made.
   absl::StatusOr<Plan> TakeFirst(std::vector<Candidate> candidates,
                                  int64_t workspace_bytes_max);

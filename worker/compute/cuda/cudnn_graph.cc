@@ -41,6 +41,20 @@ constexpr Attributes kAttributes[] = {
      kCudnnBackwardKernelX, kCudnnBackwardKernelDkernel, kCudnnBackwardKernelDy,
      kCudnnBackwardKernelAlpha, kCudnnBackwardKernelBeta}};
 
+// cuDNN gives engines notes that say so only in part, and keeps their numbers
+// from version to version.
+bool Transforms(CudnnProblem::Kind kind, int64_t engine) {
+  switch (kind) {
+    case CudnnProblem::Kind::kForward:
+      return engine == 3 || engine == 12;  // 12 adds a bias, too
+    case CudnnProblem::Kind::kBackwardKernel:
+      return engine == 17 || engine == 18;
+    case CudnnProblem::Kind::kBackwardData:
+      return false;
+  }
+  return false;
+}
+
 }  // namespace
 
 // -------------------------------------------------------------- descriptors
@@ -110,7 +124,7 @@ absl::Status CudnnDescriptor::Finalize(const char* what) {
 
 absl::StatusOr<std::shared_ptr<CudnnGraph>> CudnnGraph::Create(
     const CudnnApi& api, CudnnContext* context, const CudnnProblem& problem) {
-  std::shared_ptr<CudnnGraph> graph(new CudnnGraph(api, context));
+  std::shared_ptr<CudnnGraph> graph(new CudnnGraph(api, context, problem.kind));
   WEIR_RETURN_IF_ERROR(graph->Build(problem));
   return graph;
 }
@@ -279,6 +293,7 @@ void CudnnGraph::AddEngines(int mode, std::vector<CudnnEngine>* engines) const {
          .tensor_cores = says(kCudnnTensorCore),
          .reduces = says(kCudnnDownConverts) || says(kCudnnReducedSums),
          .deterministic = !says(kCudnnNondeterministic),
+         .transforms = Transforms(kind_, index),
          .config = std::move(configs[i])});
   }
 }

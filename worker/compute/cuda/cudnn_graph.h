@@ -87,6 +87,7 @@ struct CudnnEngine {
   bool tensor_cores = false;  // on float32: rounds factors to TF32
   bool reduces = false;       // rounds factors or sums below what was asked for
   bool deterministic = false;
+  bool transforms = false;  // tiles of images, by FFT
   std::unique_ptr<CudnnDescriptor> config;
 };
 
@@ -127,8 +128,9 @@ class CudnnGraph : public std::enable_shared_from_this<CudnnGraph> {
   absl::StatusOr<std::unique_ptr<CudnnPlan>> MakePlan(CudnnEngine engine) const;
 
  private:
-  CudnnGraph(const CudnnApi& api, CudnnContext* context)
-      : api_(api), context_(context) {}
+  CudnnGraph(const CudnnApi& api, CudnnContext* context,
+             CudnnProblem::Kind kind)
+      : api_(api), context_(context), kind_(kind) {}
 
   CudnnDescriptor* Add(CudnnKind kind);
   absl::StatusOr<CudnnDescriptor*> AddTensor(
@@ -143,6 +145,7 @@ class CudnnGraph : public std::enable_shared_from_this<CudnnGraph> {
 
   const CudnnApi& api_;
   CudnnContext* const context_;
+  const CudnnProblem::Kind kind_;
   std::vector<std::unique_ptr<CudnnDescriptor>> parts_;
   CudnnDescriptor* graph_ = nullptr;
 };

@@ -143,8 +143,11 @@ struct Results {
 
 // All three operations; what went wrong stays in the backend.
 Results Convolve(Backend* backend, const Conv2dShape& shape = kShape) {
-  Results results{std::vector<float>(kYCount), std::vector<float>(kXCount),
-                  std::vector<float>(kKernelCount)};
+  const int64_t x_count = shape.x_elements();
+  const int64_t y_count = shape.y_elements();
+  const int64_t kernel_count = shape.kernel_elements();
+  Results results{std::vector<float>(y_count), std::vector<float>(x_count),
+                  std::vector<float>(kernel_count)};
   std::vector<float*> memory;
   const auto device = [&](const std::vector<float>& values) {
     const auto count = static_cast<int64_t>(values.size());
@@ -152,9 +155,10 @@ Results Convolve(Backend* backend, const Conv2dShape& shape = kShape) {
     backend->Upload(memory.back(), values.data(), count);
     return memory.back();
   };
-  const std::vector<float> values[] = {
-      RandomFloats(1, kXCount, -1, 1), RandomFloats(2, kYCount, -1, 1),
-      RandomFloats(3, kKernelCount, -1, 1), RandomFloats(4, 5, -1, 1)};
+  const std::vector<float> values[] = {RandomFloats(1, x_count, -1, 1),
+                                       RandomFloats(2, y_count, -1, 1),
+                                       RandomFloats(3, kernel_count, -1, 1),
+                                       RandomFloats(4, shape.filters, -1, 1)};
   const float* const x = device(values[0]);
   const float* const dy = device(values[1]);
   const float* const kernel = device(values[2]);
@@ -165,9 +169,9 @@ Results Convolve(Backend* backend, const Conv2dShape& shape = kShape) {
   backend->Run(op::Conv2dForward{shape, x, kernel, bias, y});
   backend->Run(op::Conv2dBackwardData{shape, dy, kernel, dx});
   backend->Run(op::Conv2dBackwardKernel{shape, x, dy, dkernel, nullptr});
-  backend->Download(results.y.data(), y, kYCount);
-  backend->Download(results.dx.data(), dx, kXCount);
-  backend->Download(results.dkernel.data(), dkernel, kKernelCount);
+  backend->Download(results.y.data(), y, y_count);
+  backend->Download(results.dx.data(), dx, x_count);
+  backend->Download(results.dkernel.data(), dkernel, kernel_count);
   backend->Wait(backend->Mark());
   for (float* const each : memory) {
     backend->Release(each);
@@ -266,6 +270,37 @@ INSTANTIATE_TEST_SUITE_P(Cudnn, CudnnChoice, testing::ValuesIn(Choices()),
                          [](const auto& info) {
                            return std::string(info.param.name);
                          });
+
+// The engines of forward, backward data and backward kernel, in this order.
+std::vector<int64_t> Known(Precision precision, Conv2dShape shape,
+                           const FakeEngine& forward) {
+  ConfigureCudnn({Engine(1), Engine(17, 1 << 20), AnyOrder(3), forward});
+  const auto backend = MakeBackend(precision, /*deterministic=*/true);
+  Convolve(backend.get(), shape);
+  EXPECT_TRUE(backend->TakeStatus().ok());
+  return CountCudnn().engines;
+}
+
+// Nothing is timed: the choice would be that of one machine.
+TEST(CudnnConvolutionTest, TransformsWhereThatIsDeterministicAndFast) {
+  Conv2dShape shape = kShape;
+  shape.channels = shape.filters = 16;
+  const FakeEngine forward = Engine(12, 1 << 20);
+  using testing::ElementsAre;
+  EXPECT_THAT(Known(Precision::kFp32, shape, forward), ElementsAre(12, 1, 17));
+  EXPECT_THAT(Known(Precision::kTf32, shape, forward), ElementsAre(1, 1, 1));
+  FakeEngine failing = forward;
+  failing.plans = false;
+  EXPECT_THAT(Known(Precision::kFp32, shape, failing), ElementsAre(1, 1, 17));
+  // More than the emulator's device has, but not more than is allowed.
+  EXPECT_THAT(Known(Precision::kFp32, shape, Engine(12, 512 << 20)),
+              ElementsAre(1, 1, 17));
+  EXPECT_THAT(
+      Known(Precision::kFp32, shape, Engine(12, (int64_t{1} << 30) + 1)),
+      ElementsAre(1, 1, 17));
+  shape.channels = 15;
+  EXPECT_THAT(Known(Precision::kFp32, shape, forward), ElementsAre(1, 1, 1));
+}
 
 TEST(CudnnConvolutionTest, FallsBackWhereTheHeuristicsKnowNothing) {
   ConfigureCudnn({Noted(0, kCudnnTensorCore)}, {Engine(7)});

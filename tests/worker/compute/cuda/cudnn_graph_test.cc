@@ -58,6 +58,25 @@ TEST_F(CudnnGraphTest, NamesEnginesAndReadsTheirNotes) {
   EXPECT_THAT(deterministic, ElementsAre(true, false, true, true));
 }
 
+TEST_F(CudnnGraphTest, KnowsWhichEnginesTransform) {
+  using Kind = CudnnProblem::Kind;
+  ConfigureCudnn({{.index = 3}, {.index = 17}, {.index = 12}, {.index = 1}});
+  const auto transforms = [&](Kind kind) {
+    std::vector<bool> answers;
+    const auto graph = Graph({.kind = kind, .shape = kShape}).value();
+    for (const CudnnEngine& engine : graph->Engines()) {
+      answers.push_back(engine.transforms);
+    }
+    return answers;
+  };
+  EXPECT_THAT(transforms(Kind::kForward),
+              ElementsAre(true, false, true, false));
+  EXPECT_THAT(transforms(Kind::kBackwardKernel),
+              ElementsAre(false, true, false, false));
+  EXPECT_THAT(transforms(Kind::kBackwardData),
+              ElementsAre(false, false, false, false));
+}
+
 TEST_F(CudnnGraphTest, APlanTakesOtherTensorsEachTime) {
   ConfigureCudnn({{.index = 1}});
   const auto graph = Graph({.shape = kShape, .bias = true}).value();
