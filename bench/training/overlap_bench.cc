@@ -82,6 +82,8 @@ class FreeRun : public JobControl {
   bool EnterContribution() override { return true; }
   void LeaveContribution(uint64_t, const ContributionReport&,
                          const ContributionResult&) override {}
+  void AddPhases(const Phases&) override {}
+  void AddHistograms(ContributionHistograms) override {}
   void OutOfWork() override {}
 };
 

@@ -17,7 +17,9 @@ model {
   loss { softmax_cross_entropy {} }
 }
 data { train { digits { count: 1000 } } }
-train { batch_size: 20 epochs: 40 log_every_steps: 5 }
+train {
+  batch_size: 20 epochs: 40 log_every_steps: 5 histograms_every_steps: 900
+}
 optimizer { adam {} }
 schedule { learning_rate: 0.01 }
 update { bounded_staleness { bound: 1 } }
@@ -87,6 +89,23 @@ TEST(CliTest, TheSummarySaysWhereTheTimeWent) {
   const auto lines = ReadJsonLines(f.dir + "/train.jsonl");
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(lines.back()["phases"]["contributions"], 2000);
+}
+
+TEST(CliTest, TheBoardHasHistograms) {
+  std::string board;
+  for (const auto& file : std::filesystem::directory_iterator(
+           Finished().dir + "/tensorboard/train")) {
+    board += ReadFile(file.path());
+  }
+  for (const std::string tag :
+       {"values/logits/kernel", "gradients/logits/bias"}) {
+    int count = 0;
+    for (size_t at = board.find(tag); at != std::string::npos;
+         at = board.find(tag, at + 1)) {
+      ++count;
+    }
+    EXPECT_EQ(count, 2) << tag;  // steps 900 and 1800
+  }
 }
 
 TEST(CliTest, ResumingADoneJobSaysSoAndStartsNothing) {

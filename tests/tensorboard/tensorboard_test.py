@@ -38,7 +38,7 @@ train {
 optimizer { adam {} }
 schedule { learning_rate: 0.002 }
 update { sync { contributions: 2 } }
-checkpoint { every_steps: 100 keep: 9 }
+checkpoint { keep: 9 }
 """
 BIN_DIR = os.path.abspath(os.environ.get("WEIR_BIN_DIR", "."))
 TOOLS = os.environ.get("WEIR_TENSORBOARD_TOOLS", "")
@@ -62,7 +62,7 @@ class TensorBoardTest(unittest.TestCase):
         cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir_board_"))
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         (cls.folder / "digits.textproto").write_text(JOB)
-        for words in (["--set=train.steps=210"], ["--resume"]):
+        for words in (["--set=train.steps=200"], ["--resume"]):
             done = subprocess.run(
                 [f"{BIN_DIR}/deploy/cli/weir_cli", "train"]
                 + ["digits.textproto", "--workdir=run", "--ps=2"]
@@ -148,7 +148,7 @@ class TensorBoardTest(unittest.TestCase):
         return {step: np.array(rows) for _, step, rows in found}
 
     def test_histograms_are_of_the_values_through_a_resume(self):
-        """What step 201 computes from is in the checkpoint of step 200."""
+        """Step 201 computes from the checkpoint that the first run ends with."""
         exported = self.folder / "model.safetensors"
         subprocess.run(
             [f"{BIN_DIR}/deploy/cli/weir_cli", "checkpoint", "export"]
@@ -181,7 +181,7 @@ class TensorBoardTest(unittest.TestCase):
         """Of the job, by their plug-ins."""
         texts = self.get("plugin/text/text", run="train", tag="job")
         self.assertEqual(len(texts), 2)  # of each start
-        for entry, steps in zip(texts, ("210", "400"), strict=True):
+        for entry, steps in zip(texts, ("200", "400"), strict=True):
             self.assertIn("digits", entry["text"])
             self.assertIn(steps, entry["text"])
         groups = self.get(

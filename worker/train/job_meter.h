@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "client/cc/job/job_control.h"
 #include "client/cc/parameters/contribution.h"
@@ -34,6 +35,9 @@ class JobMeter : public JobControl {
                          const ContributionReport& report,
                          const ContributionResult& result) override;
   void AddPhases(const Phases& phases) override;
+  void AddHistograms(ContributionHistograms histograms) override {
+    control_->AddHistograms(std::move(histograms));
+  }
   void OutOfWork() override { control_->OutOfWork(); }
 
   void AddMetrics(MetricPage* page) const;

@@ -29,9 +29,9 @@ class JobControl {
                                  const ContributionResult& result) = 0;
   // Where the time of the contribution under way went; called before its
   // LeaveContribution.
-  virtual void AddPhases(const Phases& /*phases*/) {}
+  virtual void AddPhases(const Phases& phases) = 0;
   // The same for its histograms, if it has any.
-  virtual void AddHistograms(ContributionHistograms /*histograms*/) {}
+  virtual void AddHistograms(ContributionHistograms histograms) = 0;
   // Nothing is left to do for this slot; returns when the worker may end.
   virtual void OutOfWork() = 0;
 };

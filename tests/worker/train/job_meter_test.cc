@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 namespace weir {
 namespace {
@@ -18,8 +19,12 @@ class CountingControl : public JobControl {
     next = next_sequence;
   }
   void AddPhases(const Phases& phases) override { step_ns += phases.step_ns(); }
+  void AddHistograms(ContributionHistograms given) override {
+    histograms = std::move(given);
+  }
   void OutOfWork() override { out_of_work = true; }
 
+  ContributionHistograms histograms;
   int entered = 0;
   uint64_t next = 0;
   uint64_t step_ns = 0;
@@ -48,6 +53,9 @@ TEST(JobMeterTest, HandsEverythingOnAndCountsIt) {
   phases.set_step_ns(500'000'000);
   phases.set_data_wait_ns(250'000'000);
   meter.AddPhases(phases);
+  ContributionHistograms histograms;
+  histograms.set_contribution(6);
+  meter.AddHistograms(histograms);
   ContributionReport report;
   report.set_rows(32);
   report.set_loss(0.5f);
@@ -55,6 +63,7 @@ TEST(JobMeterTest, HandsEverythingOnAndCountsIt) {
   meter.OutOfWork();
   EXPECT_EQ(control.next, 7u);
   EXPECT_EQ(control.step_ns, 500'000'000u);
+  EXPECT_EQ(control.histograms.contribution(), 6u);
   EXPECT_TRUE(control.out_of_work);
   const std::string text = Text(meter);
   EXPECT_THAT(text, HasSubstr("weir_worker_items_total 1\n"));
