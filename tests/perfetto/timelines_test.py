@@ -27,12 +27,12 @@ model {
 }
 data { train { digits { count: 2000 } } }
 evaluation { source { digits { count: 200 stream: 1 } } }
-train { batch_size: 16 log_every_steps: 1 steps: 1000000 }
+train { batch_size: 64 log_every_steps: 1 steps: 1000000 }
 optimizer { adam {} }
 schedule { learning_rate: 0.002 }
 update { sync { contributions: 2 } }
 checkpoint { every_steps: 500 }
-limits { block_elements: 1024 }
+limits { block_elements: 16384 }
 """
 BIN_DIR = os.path.abspath(os.environ.get("WEIR_BIN_DIR", "."))
 TOOLS = os.environ.get("WEIR_PERFETTO_TOOLS", "")

@@ -240,6 +240,19 @@ TEST(ClockOffsetTest, TheErrorIsAtMostHalfOfTheDelay) {
   }
 }
 
+TEST(ClockOffsetTest, WhatMayBeOneClockIs) {
+  for (const int64_t on_way_there : {0, 40, 99, 100}) {
+    ClockOffset offset;
+    offset.Add(1000, 1000 + on_way_there, 1100);
+    EXPECT_EQ(offset.ns(), 0) << on_way_there;
+  }
+  for (const int64_t outside : {-2, 102}) {
+    ClockOffset offset;
+    offset.Add(1000, 1000 + outside, 1100);
+    EXPECT_EQ(offset.ns(), outside - 50);
+  }
+}
+
 TEST(ClockOffsetTest, AForeignNumberOverflowsNothing) {
   ClockOffset offset;
   offset.Add(0, std::numeric_limits<int64_t>::min(), 10);
