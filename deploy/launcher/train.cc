@@ -32,17 +32,6 @@ constexpr int64_t kReportEveryNs = 2'000'000'000;
 
 constexpr char kJobName[] = "job.textproto";
 
-std::string ModeName(const JobSpec& spec) {
-  switch (spec.update().mode_case()) {
-    case Update::kSync:
-      return "sync";
-    case Update::kBoundedStaleness:
-      return "bounded_staleness";
-    default:  // async is also the mode of a job that names none
-      return spec.update().async().lock_free() ? "async_lock_free" : "async";
-  }
-}
-
 std::string StatusName(int exit_code) {
   switch (exit_code) {
     case kExitOk:
@@ -62,7 +51,7 @@ absl::Status WriteSummary(const JobSpec& spec,
   const std::string& workdir = cluster.workdir;
   const std::string place = PlaceOfRun(workdir, cluster.checkpoints);
   nlohmann::ordered_json summary = {{"status", StatusName(run.exit_code())},
-                                    {"mode", ModeName(spec)},
+                                    {"mode", UpdateModeName(spec.update())},
                                     {"wall_seconds", wall_seconds},
                                     {"checkpoint", ""},
                                     {"model_sha256", ""}};

@@ -381,6 +381,17 @@ std::string CanonicalJobSpecText(const JobSpec& spec) {
   return text;
 }
 
+std::string UpdateModeName(const Update& update) {
+  switch (update.mode_case()) {
+    case Update::kSync:
+      return "sync";
+    case Update::kBoundedStaleness:
+      return "bounded_staleness";
+    default:  // async is also the mode of a job that names none
+      return update.async().lock_free() ? "async_lock_free" : "async";
+  }
+}
+
 std::string JobSpecHash(const JobSpec& spec) {
   return Sha256Hex(CanonicalJobSpecText(spec));
 }

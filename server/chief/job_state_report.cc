@@ -7,6 +7,7 @@
 
 #include "client/cc/parameters/contribution.h"
 #include "common/base/printable.h"
+#include "proto/job/job_spec_text.h"
 #include "server/chief/job_state.h"
 
 namespace weir {
@@ -26,17 +27,6 @@ const char* PhaseName(ChiefStatus::Phase phase) {
       return "failed";
     default:
       return "waiting";
-  }
-}
-
-const char* ModeName(const Update& update) {
-  switch (update.mode_case()) {
-    case Update::kSync:
-      return "sync";
-    case Update::kBoundedStaleness:
-      return "bounded_staleness";
-    default:  // async is also the mode of a job that names none
-      return update.async().lock_free() ? "async_lock_free" : "async";
   }
 }
 
@@ -151,7 +141,7 @@ JobReport JobState::Report() const {
       static_cast<double>(facts_.options.clock->WallNowNs()) / 1e9);
   report.set_phase(PhaseName(now.phase()));
   report.set_message(Printable(now.message()));
-  report.set_mode(ModeName(held.update()));
+  report.set_mode(UpdateModeName(held.update()));
   report.set_step(static_cast<double>(now.step()));
   report.set_step_count(static_cast<double>(now.step_count()));
   report.set_loss(now.loss());

@@ -22,14 +22,16 @@ std::string Job(int steps, int every) {
 
 class DiskTest : public testing::Test {
  protected:
-  // A cluster of two ps and two workers whose checkpoints lie on that disk.
-  HandCluster& StartJob(const std::string& name, int steps, int every) {
+  // A cluster of two ps and two workers of whose directory `part` lies on that
+  // disk.
+  HandCluster& StartJob(const std::string& name, int steps, int every,
+                        const std::string& part = "checkpoints") {
     const std::string dir = FreshDir(name);
     fault_ = dir + ".fault";
     Heal();
     cluster_.emplace(dir, Job(steps, every), 2, 2, /*chief=*/true);
     setenv("LD_PRELOAD", Binary(kPreload).c_str(), 1);
-    setenv("WEIR_TEST_DISK", (dir + "/checkpoints").c_str(), 1);
+    setenv("WEIR_TEST_DISK", (dir + "/" + part).c_str(), 1);
     setenv("WEIR_TEST_DISK_FAULT", fault_.c_str(), 1);
     for (const int i : {0, 1}) {
       cluster_->Start("ps", i);
@@ -87,6 +89,23 @@ TEST_F(DiskTest, AFullDiskLosesNeitherTheJobNorItsResult) {
   EXPECT_FALSE(cluster.checkpoints().empty());
   Heal();
   ExpectDone("ckpt-6000");
+}
+
+TEST_F(DiskTest, AFullDiskUnderTheCurvesCostsTheirPointsAlone) {
+  HandCluster& cluster = StartJob("disk_curves", 10000, 0, "tensorboard");
+  ASSERT_TRUE(ChiefSays("training from")) << cluster.task("chief", 0).Log();
+  Spoil("full");
+  ASSERT_TRUE(ChiefSays("TensorBoard's curves have a gap"))
+      << cluster.task("chief", 0).Log();
+  EXPECT_TRUE(ChiefSays("No space left on device"));
+  ExpectDone("ckpt-10000");
+  // Said once, and the file beside it has the whole curve.
+  const std::string log = cluster.task("chief", 0).Log();
+  const size_t said = log.find("curves have a gap");
+  EXPECT_EQ(log.find("curves have a gap", said + 1), std::string::npos);
+  const auto lines = ReadJsonLines(cluster.dir() + "/train.jsonl");
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines.back()["step"], 10000);
 }
 
 TEST_F(DiskTest, AShareThatHangsAtTheEndIsWaitedFor) {

@@ -211,6 +211,17 @@ TEST(JobSpecTextTest, FirstDifferenceNamesThePathAndBothValues) {
   EXPECT_THAT(FirstDifference(b, c), HasSubstr("name: \"xxx"));
 }
 
+TEST(JobSpecTextTest, EachModeHasItsName) {
+  Update update;
+  EXPECT_EQ(UpdateModeName(update), "async");
+  update.mutable_sync();
+  EXPECT_EQ(UpdateModeName(update), "sync");
+  update.mutable_bounded_staleness();
+  EXPECT_EQ(UpdateModeName(update), "bounded_staleness");
+  update.mutable_async()->set_lock_free(true);
+  EXPECT_EQ(UpdateModeName(update), "async_lock_free");
+}
+
 TEST(JobSpecTextTest, LoadResolvesAppliesAndValidates) {
   const std::string path = MakeTempDir() + "/job.textproto";
   ASSERT_TRUE(Files::Real()->WriteAtomically(path, SmallJobText()).ok());
