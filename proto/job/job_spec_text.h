@@ -47,8 +47,8 @@ absl::Status ApplyJobSpecOverride(const std::string& assignment, JobSpec* spec);
 // from. ParseJobSpec reads it.
 std::string CanonicalJobSpecText(const JobSpec& spec);
 
-// "sync", "async", "async_lock_free" or "bounded_staleness", as summary.json and
-// JobReport.mode name it.
+// "sync", "async", "async_lock_free" or "bounded_staleness", as summary.json
+// and JobReport.mode name it.
 std::string UpdateModeName(const Update& update);
 
 // SHA-256 of the canonical text, 64 hexadecimal digits.
