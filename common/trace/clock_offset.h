@@ -8,8 +8,8 @@
 // cannot be off by more than half of the time that the exchange took; so the
 // quickest exchange counts. Processes of one host read the same clock: where
 // the exchange allows that, it is taken for true, since clocks of two hosts
-// count from their starts and are never that near to each other. See "Timelines"
-// in docs/design_notes.md.
+// count from their starts and are never that near to each other. See
+// "Timelines" in docs/design_notes.md.
 //
 // Threads: compatible.
 // Source: Mills, "Internet Time Synchronization: the Network Time Protocol",
