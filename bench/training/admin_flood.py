@@ -3,12 +3,13 @@
 
 A job of one ps, one worker and a chief trains; a process in a control group of
 a twentieth of a processor asks all three admin ports for everything as fast as
-it can, by turns for five seconds, and for five it spins: what it takes itself is
-no cost of the ports. Prints the steps of each pair, the ratio's median with its
-95% interval (bootstrap), and what part of a core each task took beyond its
+it can, by turns for five seconds, and for five it spins: what it takes itself
+is no cost of the ports. Prints the steps of each pair, the ratio's median with
+its 95% interval (bootstrap), and what part of a core each task took beyond its
 quiet windows.
 
-Run, as root:  WEIR_BIN_DIR=bin python3 bench/training/admin_flood.py [--pairs N]
+Run, as root:
+  WEIR_BIN_DIR=bin python3 bench/training/admin_flood.py [--pairs N]
 """
 
 import argparse
@@ -98,7 +99,9 @@ class Group:
 
     def __init__(self, share):
         root = pathlib.Path("/sys/fs/cgroup")
-        self.path = (root / "cpu" if (root / "cpu").is_dir() else root) / "flood"
+        self.path = (
+            root / "cpu" if (root / "cpu").is_dir() else root
+        ) / "flood"
         self.path.mkdir(exist_ok=True)
         quota = int(100000 * share)
         if (self.path / "cpu.cfs_quota_us").exists():
@@ -132,7 +135,11 @@ class Job:
             with open(folder / f"{role}.log", "wb") as log:
                 self.tasks[role] = subprocess.Popen(
                     argv,
-                    env={**os.environ, "WEIR_INSECURE": "1", "TF_CONFIG": config},
+                    env={
+                        **os.environ,
+                        "WEIR_INSECURE": "1",
+                        "TF_CONFIG": config,
+                    },
                     stdout=log,
                     stderr=log,
                 )

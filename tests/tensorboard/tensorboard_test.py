@@ -148,7 +148,7 @@ class TensorBoardTest(unittest.TestCase):
         return {step: np.array(rows) for _, step, rows in found}
 
     def test_histograms_are_of_the_values_through_a_resume(self):
-        """Step 201 computes from the checkpoint that the first run ends with."""
+        """Step 201 computes from what the first run ended with."""
         exported = self.folder / "model.safetensors"
         subprocess.run(
             [f"{BIN_DIR}/deploy/cli/weir_cli", "checkpoint", "export"]
