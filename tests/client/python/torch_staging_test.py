@@ -176,6 +176,19 @@ class TorchStagingTest(unittest.TestCase):
         staging.take_rest([0])  # of a later step
         self.assertEqual(tensors[0].tolist(), [7.0] * 3)
 
+    def test_a_step_after_an_interrupted_one_takes_all(self):
+        staging, gpu, servers, tensors = self.make(1)
+        staging.send([(0, torch.ones(3))], servers.ready, take_back={0})
+        while 0 not in staging._taken:
+            staging._pass_on(servers.ready)
+            staging._take_one(servers.has_values)
+        gpu.join()
+        # The wait does not come back, and the next step pushes nothing.
+        servers.values[0][:] = 7.0
+        staging.send_rest(servers.ready, servers.has_values)
+        staging.take_rest([0])
+        self.assertEqual(tensors[0].tolist(), [7.0] * 3)
+
     def test_giving_up_leaves_the_rest_out(self):
         staging, _, servers, _ = self.make(3)
         staging.send([(n, torch.ones(3)) for n in range(COUNT)], servers.ready)

@@ -236,8 +236,7 @@ std::vector<CudnnConvolution::Candidate> CudnnConvolution::Candidates(
 
 absl::StatusOr<CudnnConvolution::Plan> CudnnConvolution::TakeKnown(
     const Job& job, std::vector<Candidate> candidates) {
-  // cuDNN advises these last, and they are two to eight times as fast as its
-  // first advice where no tensor cores may be used.
+  // cuDNN advises them last, and without tensor cores they are the fastest.
   if (!bf16() && !options_.tf32 &&
       std::min(job.shape.channels, job.shape.filters) >= kTransformChannels) {
     const auto others = std::stable_partition(
@@ -249,11 +248,16 @@ absl::StatusOr<CudnnConvolution::Plan> CudnnConvolution::TakeKnown(
     candidates.erase(candidates.begin(), others);
     absl::StatusOr<Plan> plan =
         TakeFirst(std::move(transforms), kLargeWorkspaceBytes);
-    if (plan.ok() &&
-        scratch_.Reserve(job, plan->way, plan->plan->workspace_bytes()).ok()) {
-      return plan;
+    if (plan.ok()) {
+      const absl::Status memory =
+          scratch_.Reserve(job, plan->way, plan->plan->workspace_bytes());
+      if (memory.ok()) {
+        return plan;
+      }
+      LOG_WARN("convolution of {}: bits may differ from other devices': {}",
+               Describe(job.shape), std::string(memory.message()));
+      cudaGetLastError();
     }
-    cudaGetLastError();
   }
   return TakeFirst(std::move(candidates), kWorkspaceBytes);
 }

@@ -13,9 +13,9 @@
 //   I1. An engine keeps the precision: in fp32 it rounds no factor, in tf32 to
 //       no less than TF32, in bf16 to no less than bfloat16. Sums are float32.
 //       With `deterministic` it gives the same bits always, and its choice
-//       follows from the shape and the version of cuDNN alone. Without,
-//       candidates are timed on the tensors of the call that needs the plan
-//       first.
+//       follows from the shape and the version of cuDNN, unless the device
+//       lacks memory for it, which the log says. Without, candidates are timed
+//       on the tensors of the call that needs the plan first.
 //   I2. Where there is no such engine, or cuDNN fails while it is asked, the
 //       log says so once and Weir's own implementation computes that operation
 //       of that shape.

@@ -44,15 +44,11 @@ constexpr Attributes kAttributes[] = {
 // cuDNN gives engines notes that say so only in part, and keeps their numbers
 // from version to version.
 bool Transforms(CudnnProblem::Kind kind, int64_t engine) {
-  switch (kind) {
-    case CudnnProblem::Kind::kForward:
-      return engine == 3 || engine == 12;  // 12 adds a bias, too
-    case CudnnProblem::Kind::kBackwardKernel:
-      return engine == 17 || engine == 18;
-    case CudnnProblem::Kind::kBackwardData:
-      return false;
+  if (kind == CudnnProblem::Kind::kForward) {
+    return engine == 3 || engine == 12;  // 12 adds a bias, too
   }
-  return false;
+  return kind == CudnnProblem::Kind::kBackwardKernel &&
+         (engine == 17 || engine == 18);
 }
 
 }  // namespace

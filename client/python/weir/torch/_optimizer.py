@@ -281,7 +281,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 self._send([e for e in reversed(self._trained) if self._has(e)])
                 if self._context.rank == 0:
                     self._send(self._buffers)
-                self._staging.send_rest(core.ready, core.has_values)
+            self._staging.send_rest(core.ready, core.has_values)
         finally:
             self._pushing = False
             self._staging.give_up()

@@ -120,6 +120,7 @@ class Staging:
 
         Values come back meanwhile: `has_values` tells of which tensors.
         """
+        self._taken.clear()  # of a step whose wait was interrupted
         while self._leaving:
             if not self._pass_on(ready) and not self._take_one(has_values):
                 time.sleep(LOOK_EVERY)
