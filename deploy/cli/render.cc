@@ -142,7 +142,7 @@ void AddStoreFlags(CLI::App* render, RenderOptions* options) {
   render->add_option("--store_endpoint", options->store_endpoint,
                      "of another store than AWS's: http://minio:9000");
   render->add_option("--store_region", options->store_region,
-                     "of the bucket of --checkpoints");
+                     "of the bucket of --checkpoints or of the data");
   render->add_option("--store_secret", options->store_secret,
                      "the Secret whose key `credentials` is AWS's file of that "
                      "name; default the service account's own rights");

@@ -124,13 +124,14 @@ absl::Status CheckStore(const RenderOptions& options) {
       {"--store_endpoint", &options.store_endpoint},
       {"--store_region", &options.store_region},
       {"--store_secret", &options.store_secret}};
-  const bool data_in_store = IsObjectUrl(options.data_dir);
+  const bool data_in_store = IsObjectUrl(options.data_dir) ||
+                             absl::StartsWith(options.data_bucket, "s3://");
   if (options.checkpoints.empty()) {
     for (const auto& [flag, value] : of_store) {
       if (!value->empty() && !data_in_store) {
         return Invalid(flag,
-                       ": name the place as well, by --checkpoints or "
-                       "--data_dir s3://BUCKET/PREFIX");
+                       ": name the place as well, by --checkpoints, --data_dir "
+                       "or --data_bucket, s3://BUCKET/PREFIX");
       }
     }
   } else if (!IsObjectUrl(options.checkpoints)) {

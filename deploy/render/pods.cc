@@ -59,6 +59,17 @@ std::string IdentityRules(const RenderPlan& plan) {
   return absl::StrJoin(rules, ",");
 }
 
+void AddStoreEnv(const RenderPlan& plan, Tree* env) {
+  for (const auto& [name, value] : StoreVariables(plan)) {
+    env->push_back({{"name", name}, {"value", value}});
+  }
+  if (!plan.options.store_secret.empty()) {
+    env->push_back({{"name", "AWS_SHARED_CREDENTIALS_FILE"},
+                    {"value", absl::StrCat(ContainerPaths::kStoreFolder,
+                                           "/credentials")}});
+  }
+}
+
 Tree Env(const RenderPlan& plan, const RolePlan& role, const PodStyle& style) {
   Tree env = style.env;
   const auto add = [&env](const std::string& name, const std::string& value) {
@@ -71,12 +82,8 @@ Tree Env(const RenderPlan& plan, const RolePlan& role, const PodStyle& style) {
     add("WEIR_SECRET_FILE",
         absl::StrCat(ContainerPaths::kSecretFolder, "/WEIR_SECRET"));
   }
-  for (const auto& [name, value] : StoreVariables(plan)) {
-    add(name, value);
-  }
-  if (!plan.options.store_secret.empty()) {
-    add("AWS_SHARED_CREDENTIALS_FILE",
-        absl::StrCat(ContainerPaths::kStoreFolder, "/credentials"));
+  if (plan.uses_store()) {
+    AddStoreEnv(plan, &env);
   }
   if (!role.command.empty()) {
     // Programs keep caches in their home, and the root is read-only.
@@ -85,16 +92,20 @@ Tree Env(const RenderPlan& plan, const RolePlan& role, const PodStyle& style) {
   return env;
 }
 
-// A pod's volumes, and where its containers have them.
+// A pod's volumes, and where the task's container has them.
 struct Volumes {
   Tree volumes = Tree::array();
   Tree mounts = Tree::array();
 
+  // Without a path the volume is of another container.
   void Add(const std::string& name, const std::string& kind, Tree source,
            const std::string& path, bool read_only) {
     Tree volume = {{"name", name}};
     volume[kind] = std::move(source);
     volumes.push_back(std::move(volume));
+    if (path.empty()) {
+      return;
+    }
     Tree mount = {{"name", name}, {"mountPath", path}};
     if (read_only) {
       mount["readOnly"] = true;
@@ -102,6 +113,10 @@ struct Volumes {
     mounts.push_back(std::move(mount));
   }
 };
+
+bool CopiesData(const RenderPlan& plan, const RolePlan& role) {
+  return role.reads_data && plan.data.source == DataPlan::Source::kBucket;
+}
 
 void AddData(const RenderPlan& plan, Volumes* volumes) {
   const DataPlan& data = plan.data;
@@ -160,9 +175,11 @@ Volumes VolumesOf(const RenderPlan& plan, const RolePlan& role) {
     AddSecretFile("secret", plan.secret, "WEIR_SECRET",
                   ContainerPaths::kSecretFolder, &volumes);
   }
-  if (!plan.options.store_secret.empty()) {
+  if (!plan.options.store_secret.empty() &&
+      (plan.uses_store() || CopiesData(plan, role))) {
     AddSecretFile("store", plan.options.store_secret, "credentials",
-                  ContainerPaths::kStoreFolder, &volumes);
+                  plan.uses_store() ? ContainerPaths::kStoreFolder : "",
+                  &volumes);
   }
   if (role.reads_data) {
     AddData(plan, &volumes);
@@ -170,25 +187,40 @@ Volumes VolumesOf(const RenderPlan& plan, const RolePlan& role) {
   return volumes;
 }
 
-Tree CopyContainer(const DataPlan& data) {
+// Copies the bucket to the data's volume, before the task starts.
+Tree CopyContainer(const RenderPlan& plan) {
+  const DataPlan& data = plan.data;
   Tree command = {"gcloud", "storage", "rsync", "--recursive"};
+  Tree env = Tree::array();
+  env.push_back({{"name", "HOME"}, {"value", "/tmp"}});
+  Tree mounts = Tree::array();
+  mounts.push_back({{"name", "data"}, {"mountPath", data.folder}});
+  mounts.push_back({{"name", "tmp"}, {"mountPath", "/tmp"}});
   if (absl::StartsWith(data.bucket, "s3://")) {
     command = {"aws", "s3", "sync", "--no-progress"};
+    AddStoreEnv(plan, &env);
+    if (!plan.options.store_region.empty()) {
+      // What version 1 of `aws` reads.
+      env.push_back({{"name", "AWS_DEFAULT_REGION"},
+                     {"value", plan.options.store_region}});
+    }
+    if (!plan.options.store_secret.empty()) {
+      mounts.push_back({{"name", "store"},
+                        {"mountPath", ContainerPaths::kStoreFolder},
+                        {"readOnly", true}});
+    }
   }
   command.push_back(data.bucket);
   command.push_back(data.folder);
-  const Tree home = {{"name", "HOME"}, {"value", "/tmp"}};
-  const Tree to = {{"name", "data"}, {"mountPath", data.folder}};
-  const Tree scratch = {{"name", "tmp"}, {"mountPath", "/tmp"}};
   return {{"name", "copy-data"},
           {"image", data.copy_image},
           {"command", command},
-          {"env", Tree::array({home})},
+          {"env", env},
           {"resources",
            {{"requests", {{"cpu", "100m"}, {"memory", "256Mi"}}},
             {"limits", {{"memory", "1Gi"}}}}},
           {"securityContext", SecurityContext()},
-          {"volumeMounts", Tree::array({to, scratch})}};
+          {"volumeMounts", mounts}};
 }
 
 Tree Ports(const RenderPlan& plan, const RolePlan& role,
@@ -285,8 +317,8 @@ Tree PodSpec(const RenderPlan& plan, const RolePlan& role,
                              {"fsGroupChangePolicy", "OnRootMismatch"},
                              {"seccompProfile", {{"type", "RuntimeDefault"}}}};
   AddScheduling(plan, role, &spec);
-  if (role.reads_data && plan.data.source == DataPlan::Source::kBucket) {
-    spec["initContainers"] = Tree::array({CopyContainer(plan.data)});
+  if (CopiesData(plan, role)) {
+    spec["initContainers"] = Tree::array({CopyContainer(plan)});
   }
   spec["containers"] =
       Tree::array({Container(plan, role, style, std::move(volumes.mounts))});

@@ -30,16 +30,17 @@ def free_port() -> int:
 class MotoServer:
     """moto, with one bucket and one user who may use it; a context."""
 
-    def __init__(self, folder: pathlib.Path):
-        """Its log is in `folder`."""
+    def __init__(self, folder: pathlib.Path, address: str = "127.0.0.1"):
+        """Listens at one address of this machine; its log is in `folder`."""
         self.port = free_port()
-        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self._address = (address, self.port)
+        self.endpoint = f"http://{address}:{self.port}"
         self._log = (folder / "moto.log").open("wb")
         self._process = subprocess.Popen(
             [
                 f"{TOOLS}/bin/moto_server",
                 "-H",
-                "127.0.0.1",
+                address,
                 "-p",
                 str(self.port),
             ],
@@ -61,7 +62,7 @@ class MotoServer:
         end = time.monotonic() + DEADLINE_S
         while True:
             try:
-                with socket.create_connection(("127.0.0.1", self.port), 1):
+                with socket.create_connection(self._address, 1):
                     break
             except OSError:
                 if time.monotonic() > end:

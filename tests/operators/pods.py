@@ -50,6 +50,7 @@ class Pod:
     index: int
     spec: dict = dataclasses.field(compare=False, hash=False)
     labels: dict = dataclasses.field(compare=False, hash=False)
+    namespace: str = "default"
 
     @property
     def name(self) -> str:
@@ -63,14 +64,9 @@ class Pod:
 
     def full_names(self) -> list[str]:
         """The names under which others reach it."""
-        service = self.spec["subdomain"]
-        short = f"{self.name}.{service}"
-        return [
-            self.name,
-            short,
-            f"{short}.default.svc",
-            f"{short}.default.svc.cluster.local",
-        ]
+        short = f"{self.name}.{self.spec['subdomain']}"
+        long = f"{short}.{self.namespace}.svc"
+        return [self.name, short, long, f"{long}.cluster.local"]
 
 
 class Jobs:
@@ -95,6 +91,7 @@ class Jobs:
                 index=index,
                 spec=copy.deepcopy(template["spec"]),
                 labels=labels,
+                namespace=document["metadata"].get("namespace", "default"),
             )
 
     def config_map(self, name: str) -> dict:
@@ -125,11 +122,13 @@ class Jobs:
 class Volumes:
     """The volumes of a manifest, as folders of this machine."""
 
-    def __init__(self, folder: pathlib.Path, jobs: Jobs, secret: str):
-        """Fills the folders of ConfigMaps and Secrets."""
+    def __init__(
+        self, folder: pathlib.Path, jobs: Jobs, secrets: dict[str, dict]
+    ):
+        """Each Secret has the text of its keys."""
         self.folder = folder
         self._jobs = jobs
-        self._secret = secret
+        self._secrets = secrets
         self.run = self._make("claim", 0o700)
 
     def _make(self, name: str, mode: int) -> pathlib.Path:
@@ -159,10 +158,13 @@ class Volumes:
                     self._write(path, key, text)
             return path
         if "secret" in volume:
-            path = self._make("secret", 0o750)
-            for entry in volume["secret"]["items"]:
-                if not (path / entry["path"]).exists():
-                    self._write(path, entry["path"], self._secret)
+            name = volume["secret"]["secretName"]
+            path = self._make(f"secret-{name}", 0o750)
+            secret = self._secrets[name]
+            chosen = volume["secret"].get("items", [])
+            for key in [entry["key"] for entry in chosen] or secret:
+                if not (path / key).exists():
+                    self._write(path, key, secret[key])
             return path
         return self._make(f"{pod.name}-{volume['name']}", 0o700)
 

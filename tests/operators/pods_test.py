@@ -56,23 +56,28 @@ def weir(*words: str) -> subprocess.CompletedProcess:
 class Run:
     """One job with its pods; a context that ends them."""
 
-    def __init__(self, job: str = JOB, *flags: str):
-        """Renders `job`."""
+    def __init__(
+        self,
+        job: str = JOB,
+        *flags: str,
+        secrets: dict[str, dict] | None = None,
+    ):
+        """Renders `job`, or with "" the program that `flags` name.
+
+        `secrets` are beside or in place of the job's own one.
+        """
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir_pods_"))
-        (self.folder / "digits.textproto").write_text(job)
-        rendered = weir(
-            "render",
-            "k8s",
-            str(self.folder / "digits.textproto"),
-            "--ps=2",
-            "--workers=2",
-            *flags,
-        )
+        words = ["render", "k8s", "--ps=2", "--workers=2"]
+        if job:
+            (self.folder / "digits.textproto").write_text(job)
+            words.append(str(self.folder / "digits.textproto"))
+        rendered = weir(*words, *flags)
         if rendered.returncode != 0:
             raise AssertionError(rendered.stderr)
         self.jobs = pods.Jobs(rendered.stdout)
+        own = {"digits-secret": {"WEIR_SECRET": weir("secret").stdout}}
         self.volumes = pods.Volumes(
-            self.folder, self.jobs, weir("secret").stdout
+            self.folder, self.jobs, {**own, **(secrets or {})}
         )
 
     def __enter__(self):
@@ -130,6 +135,40 @@ class Run:
         if done.returncode != 0:
             raise AssertionError(done.stderr)
         return out.read_bytes()
+
+
+def certificates(name: str, namespace: str) -> dict[str, dict]:
+    """The Secrets of a job's roles, as cert-manager makes them."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def openssl(*words: str):
+            subprocess.run(
+                ["openssl", *words],
+                cwd=folder,
+                check=True,
+                capture_output=True,
+            )
+
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        openssl(
+            *["req", "-x509", *key, "-nodes", "-subj", "/CN=ca", "-days", "2"],
+            *["-keyout", "ca.key", "-out", "ca.crt"],
+        )
+        secrets = {}
+        for role in "ps", "chief", "worker":
+            uri = f"spiffe://cluster.local/ns/{namespace}/sa/{name}-{role}"
+            openssl(
+                *["req", "-x509", *key, "-nodes", "-subj", f"/CN={role}"],
+                *["-CA", "ca.crt", "-CAkey", "ca.key", "-days", "2"],
+                *["-addext", f"subjectAltName=URI:{uri}"],
+                *["-addext", "basicConstraints=critical,CA:FALSE"],
+                *["-keyout", "tls.key", "-out", "tls.crt"],
+            )
+            secrets[f"{name}-{role}-tls"] = {
+                file: (pathlib.Path(folder) / file).read_text()
+                for file in ("ca.crt", "tls.crt", "tls.key")
+            }
+        return secrets
 
 
 class PodsTest(unittest.TestCase):
@@ -213,6 +252,13 @@ class PodsTest(unittest.TestCase):
                 self.finish(run)
                 for pod in victims:
                     self.assertIn(run.pods.codes[pod][0], (0, 138, 143))
+
+    def test_tasks_prove_who_they_are_by_certificates(self):
+        """With the Secrets that the head of the file names."""
+        flags = ["--tls", "--namespace=ml"]
+        with Run(JOB, *flags, secrets=certificates("digits", "ml")) as run:
+            run.pods.start()
+            self.finish(run)
 
     def test_pods_start_in_every_order(self):
         """No role waits for another to be there first."""

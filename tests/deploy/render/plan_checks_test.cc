@@ -176,7 +176,7 @@ TEST(PlanChecksTest, AnObjectStoreTakesTheVolumesPlace) {
         },
         "leave --run_claim, --storage and --storage_class out"},
        {[](auto* o) { o->store_secret = "keys"; },
-        "--store_secret: name the place as well, by --checkpoints or --data_"},
+        "--store_secret: name the place as well, by --checkpoints, --data_"},
        {[](auto* o) { o->checkpoints = "s3://"; }, "--checkpoints: bucket ''"},
        {[](auto* o) { o->data_dir = "s3://bucket/../a"; }, "--data_dir: 's3"},
        {[](auto* o) { o->data_image_path = "s3://bucket/a"; }, "from / on"},

@@ -30,6 +30,12 @@ std::string Rendered(const RenderOptions& options) {
   return files.ok() ? files->manifest : "";
 }
 
+int Count(const std::string& text, const std::string& words) {
+  return static_cast<int>(
+             std::vector<std::string>(absl::StrSplit(text, words)).size()) -
+         1;
+}
+
 // Compares with tests/deploy/render/goldens/NAME, or writes it where
 // make_goldens.sh asks for it.
 void ExpectGolden(const std::string& name, const std::string& text) {
@@ -221,6 +227,23 @@ TEST_P(KubernetesTest, BringsTheData) {
   EXPECT_THAT(text, HasSubstr("s3://bucket/clicks"));
   EXPECT_THAT(text, HasSubstr("serviceAccountName: reader"));
   EXPECT_THAT(text, HasSubstr("port: 443"));
+  EXPECT_THAT(text, Not(HasSubstr("AWS_")));
+  // Whoever copies needs the store's keys, and nobody else.
+  options.store_endpoint = "http://minio.store:9000";
+  options.store_region = "eu-central-1";
+  options.store_secret = "keys";
+  text = Rendered(options);
+  const int copies = Count(text, "name: copy-data");
+  EXPECT_GT(copies, 0);
+  for (const char* words :
+       {"value: http://minio.store:9000", "name: AWS_DEFAULT_REGION",
+        "mountPath: /run/secrets/weir-store", "secretName: keys"}) {
+    EXPECT_EQ(Count(text, words), copies) << words;
+  }
+  EXPECT_THAT(text, HasSubstr("port: 9000"));
+  options.store_endpoint = "";
+  options.store_region = "";
+  options.store_secret = "";
   options.data_bucket = "gs://bucket/clicks";
   EXPECT_THAT(Rendered(options), HasSubstr("gcloud"));
   options.data_bucket = "";
