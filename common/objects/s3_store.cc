@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<ObjectWriter>> S3Store::BeginWrite(
   // Half as many parts as there may be: the expectation need not be exact.
   const int64_t part_bytes =
       std::max(kPartBytes, bytes_expected / (kPartsMax / 2));
-  return std::make_unique<S3Writer>(client_, key, part_bytes, kPartsInFlight);
+  return std::make_unique<S3Writer>(client_, key, part_bytes, kPartsHeld);
 }
 
 absl::Status S3Store::Append(const std::string& name,

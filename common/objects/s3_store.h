@@ -3,10 +3,10 @@
 // A directory is what the names of objects say. One that MakeDirectory made is
 // there by an object ".directory" in it, which lists leave out.
 //
-// A writer sends its object in parts while it is written, kPartsInFlight at a
-// time, and holds one part more; so a ps that writes a shard needs
-// (kPartsInFlight + 1) * kPartBytes for it, whatever its size. Objects of more
-// than kPartsMax parts have larger ones.
+// A writer sends its object in parts while it is written, and holds kPartsHeld
+// of them, that which it fills among them; so a ps that writes a shard needs
+// kPartsHeld * kPartBytes for it, whatever its size. Objects of more than
+// kPartsMax parts have larger ones.
 //
 // Threads: safe.
 // Errors: those of ObjectStore.
@@ -33,7 +33,7 @@ class S3Store : public ObjectStore {
  public:
   // A store takes parts of 5 MiB and more, but for the last one.
   static constexpr int64_t kPartBytes = int64_t{5} << 20;
-  static constexpr int kPartsInFlight = 4;
+  static constexpr int kPartsHeld = 4;
   static constexpr int64_t kPartsMax = 10000;
 
   // `client` is borrowed, also by readers and writers, which

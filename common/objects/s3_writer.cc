@@ -47,11 +47,11 @@ absl::Status AbortUpload(S3Client* client, const std::string& key,
 }
 
 S3Writer::S3Writer(S3Client* client, std::string key, int64_t part_bytes,
-                   int in_flight)
+                   int parts)
     : client_(client),
       key_(std::move(key)),
       part_bytes_(part_bytes),
-      in_flight_(in_flight) {}
+      parts_max_(parts) {}
 
 S3Writer::~S3Writer() {
   StopThreads();
@@ -69,7 +69,7 @@ absl::Status S3Writer::Append(const void* data, size_t bytes) {
       WEIR_RETURN_IF_ERROR(Send());
     }
     if (filling_.data() == nullptr) {
-      filling_ = PageBuffer(static_cast<size_t>(part_bytes_));
+      WEIR_RETURN_IF_ERROR(TakeEmpty());
     }
     const size_t taken = std::min(bytes, filling_.size() - filled_);
     std::memcpy(filling_.data() + filled_, from, taken);
@@ -94,7 +94,7 @@ absl::Status S3Writer::Begin() {
     return absl::InternalError(absl::StrCat(
         client_->Describe(key_), ": the store does not name the upload"));
   }
-  for (int i = 0; i < in_flight_; ++i) {
+  for (int i = 0; i < parts_max_; ++i) {
     WEIR_ASSIGN_OR_RETURN(std::thread thread, StartThread([this] { Run(); }));
     threads_.push_back(std::move(thread));
   }
@@ -106,19 +106,26 @@ absl::Status S3Writer::Send() {
     WEIR_RETURN_IF_ERROR(Begin());
   }
   MutexLock lock(&mutex_);
-  while (error_.ok() && under_way_ == in_flight_) {  // I1
-    changed_.Wait(&mutex_);
-  }
-  WEIR_RETURN_IF_ERROR(error_);
   waiting_.push_back(
       {++parts_, std::move(filling_), std::exchange(filled_, 0)});
   ++under_way_;
   etags_.emplace_back();
-  if (!empty_.empty()) {
+  changed_.NotifyAll();
+  return absl::OkStatus();
+}
+
+absl::Status S3Writer::TakeEmpty() {
+  MutexLock lock(&mutex_);
+  while (error_.ok() && under_way_ == parts_max_) {  // I1
+    changed_.Wait(&mutex_);
+  }
+  WEIR_RETURN_IF_ERROR(error_);
+  if (empty_.empty()) {
+    filling_ = PageBuffer(static_cast<size_t>(part_bytes_));
+  } else {
     filling_ = std::move(empty_.back());
     empty_.pop_back();
   }
-  changed_.NotifyAll();
   return absl::OkStatus();
 }
 

@@ -1,7 +1,7 @@
 // Sends one object in parts while it is being written.
 //
 // Invariants
-//   I1. At most `in_flight` parts are under way and one is being filled.
+//   I1. At most `parts` are held, under way or being filled.
 //   I2. A writer that does not finish aborts its upload.
 // Threads: one owner; it has threads of its own.
 // Errors: those of ObjectWriter.
@@ -30,8 +30,7 @@ absl::Status AbortUpload(S3Client* client, const std::string& key,
 
 class S3Writer : public ObjectWriter {
  public:
-  S3Writer(S3Client* client, std::string key, int64_t part_bytes,
-           int in_flight);
+  S3Writer(S3Client* client, std::string key, int64_t part_bytes, int parts);
   ~S3Writer() override;
 
   absl::Status Append(const void* data, size_t bytes) override;
@@ -45,8 +44,10 @@ class S3Writer : public ObjectWriter {
   };
 
   absl::Status Begin();
-  // Hands the part that is full to the threads, and takes an empty one.
+  // Hands the part that is full to the threads.
   absl::Status Send();
+  // Takes an empty part to fill; waits for one that is sent.
+  absl::Status TakeEmpty();
   void Run();  // of each thread
   absl::Status SendPart(const Part& part);
   void StopThreads();
@@ -58,7 +59,7 @@ class S3Writer : public ObjectWriter {
   S3Client* const client_;
   const std::string key_;
   const int64_t part_bytes_;
-  const int in_flight_;
+  const int parts_max_;
   std::string upload_id_;  // "": not begun
   bool finished_ = false;
   int64_t written_ = 0;
