@@ -4,12 +4,14 @@
 #include <openssl/bn.h>
 #include <openssl/core_names.h>
 #include <openssl/ec.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/obj_mac.h>
 #include <openssl/param_build.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
 #include <openssl/x509.h>
+#include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +35,8 @@ using Owned = std::unique_ptr<T, Deleter<Free>>;
 using OwnedBio = Owned<BIO, BIO_free>;
 using OwnedNumber = Owned<BIGNUM, BN_clear_free>;
 using OwnedX509 = Owned<X509, X509_free>;
+using OwnedStore = Owned<X509_STORE, X509_STORE_free>;
+using OwnedContext = Owned<X509_STORE_CTX, X509_STORE_CTX_free>;
 
 // Calls of OpenSSL fail here only for want of memory.
 void Must(int result) { WEIR_CHECK(result > 0); }
@@ -42,6 +46,9 @@ T* Must(T* object) {
   WEIR_CHECK(object != nullptr);
   return object;
 }
+
+// A stack whose certificates belong to somebody else.
+void FreeStack(STACK_OF(X509) * stack) { sk_X509_free(stack); }
 
 OwnedBio Memory(const std::string& text) {
   return OwnedBio(
@@ -147,9 +154,20 @@ OwnedX509 Blank(const char* name, EVP_PKEY* key, Validity validity) {
 
 constexpr char kAuthorityName[] = "weir authority";
 
-OwnedX509 ReadCertificate(const std::string& text) {
+std::vector<OwnedX509> ReadCertificates(const std::string& text) {
   const OwnedBio bio = Memory(text);
-  return OwnedX509(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
+  std::vector<OwnedX509> all;
+  while (X509* const next =
+             PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
+    all.emplace_back(next);
+  }
+  ERR_clear_error();  // which says that there is no further one
+  return all;
+}
+
+OwnedX509 ReadCertificate(const std::string& text) {
+  std::vector<OwnedX509> all = ReadCertificates(text);
+  return all.empty() ? nullptr : std::move(all.front());
 }
 
 }  // namespace
@@ -222,6 +240,31 @@ TaskCertificate CertificateAuthority::Issue(const PeerIdentity& identity,
 }
 
 std::string CertificateAuthority::key() const { return ToPem(key_.get()); }
+
+absl::Status CheckSigned(const std::string& certificate,
+                         const std::string& authorities) {
+  const std::vector<OwnedX509> chain = ReadCertificates(certificate);
+  if (chain.empty()) {
+    return absl::InvalidArgumentError("it holds no certificate in PEM");
+  }
+  const OwnedStore store(Must(X509_STORE_new()));
+  for (const OwnedX509& authority : ReadCertificates(authorities)) {
+    Must(X509_STORE_add_cert(store.get(), authority.get()));
+  }
+  const Owned<STACK_OF(X509), FreeStack> others(Must(sk_X509_new_null()));
+  for (const OwnedX509& other : chain) {
+    Must(sk_X509_push(others.get(), other.get()));
+  }
+  const OwnedContext context(Must(X509_STORE_CTX_new()));
+  Must(X509_STORE_CTX_init(context.get(), store.get(), chain.front().get(),
+                           others.get()));
+  if (X509_verify_cert(context.get()) == 1) {
+    return absl::OkStatus();
+  }
+  ERR_clear_error();
+  return absl::FailedPreconditionError(
+      X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get())));
+}
 
 absl::StatusOr<std::vector<std::string>> UrisOf(
     const std::string& certificate) {

@@ -12,7 +12,8 @@
 // Keys are P-256, signatures ECDSA with SHA-256.
 //
 // Threads: safe.
-// Errors: INVALID_ARGUMENT  files that are no certificate, key or authority.
+// Errors: INVALID_ARGUMENT     files that are no certificate, key or authority.
+//         FAILED_PRECONDITION  a certificate that nobody would trust.
 #ifndef PROTO_SECURITY_CERTIFICATES_H_
 #define PROTO_SECURITY_CERTIFICATES_H_
 
@@ -24,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "proto/security/job_secret.h"
@@ -76,6 +78,12 @@ class CertificateAuthority {
   Key key_;
   std::string certificate_;
 };
+
+// Whether one of `authorities`, PEM texts one after the other, has signed the
+// first certificate of `certificate`, perhaps through others of that text, and
+// it is good now. FAILED_PRECONDITION with the reason if not.
+absl::Status CheckSigned(const std::string& certificate,
+                         const std::string& authorities);
 
 // The URIs that the first certificate of a PEM text names.
 absl::StatusOr<std::vector<std::string>> UrisOf(const std::string& certificate);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "absl/strings/escaping.h"
@@ -17,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "proto/security/certificates.h"
@@ -238,17 +240,15 @@ absl::Status Security::UseFiles(const Options& options, PeerRole role,
   const std::string key = JoinPath(dir, "tls.key");
   const std::string certificate = JoinPath(dir, "tls.crt");
   const std::string authority = JoinPath(dir, "ca.crt");
-  for (const std::string& path : {key, authority}) {
-    const auto read = Files::Real()->ReadAll(path);
+  std::map<std::string, std::string> texts;
+  for (const std::string& path : {key, authority, certificate}) {
+    auto read = Files::Real()->ReadAll(path);
     if (!read.ok()) {
       return Invalid("--tls_dir ", dir, ": ", read.status().message());
     }
+    texts[path] = *std::move(read);
   }
-  const auto text = Files::Real()->ReadAll(certificate);
-  if (!text.ok()) {
-    return Invalid("--tls_dir ", dir, ": ", text.status().message());
-  }
-  const auto uris = UrisOf(*text);
+  const auto uris = UrisOf(texts[certificate]);
   if (!uris.ok()) {
     return Annotate(uris.status(), certificate);
   }
@@ -270,6 +270,14 @@ absl::Status Security::UseFiles(const Options& options, PeerRole role,
   if (self_.role != role || self_.index.value_or(index) != index) {
     return Invalid(certificate, " is of ", self_.ToUri(), ", and this task is ",
                    PeerRoleName(role), " ", index);
+  }
+  // A warning, because the files may be about to be renewed. gRPC says no more
+  // of a handshake that a peer ends than that the peer cannot be reached.
+  if (const absl::Status trusted =
+          CheckSigned(texts[certificate], texts[authority]);
+      !trusted.ok()) {
+    LOG_WARN("{}: {} by {}; peers with the same ca.crt refuse this task",
+             certificate, std::string(trusted.message()), authority);
   }
   mode_ = Mode::kCertificates;
   certificates_ = std::make_shared<tls::FileWatcherCertificateProvider>(

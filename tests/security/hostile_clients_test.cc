@@ -1,9 +1,14 @@
 // Hostile clients against live jobs of the real programs: each attack, by each
 // kind of client, ends as the table of attacks says, and the job notices none.
+// With WEIR_SPEED_TURNS=60 it also says what became of the job's speed.
+#include <signal.h>
+
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -29,6 +34,7 @@ constexpr int64_t kHeldMiB = 192;
 // then (common/base/malloc_settings.h).
 constexpr int64_t kLeftMiB = 64;
 constexpr std::chrono::seconds kSoon{100};
+constexpr std::chrono::seconds kTurn{1};
 
 std::vector<Attack> Joined(const std::vector<std::span<const Attack>>& parts) {
   std::vector<Attack> all;
@@ -66,7 +72,7 @@ void RunAll(Victim* victim, const std::vector<Victim::Client>& clients,
   }
 }
 
-// A person reads these: how fast a job is on a busy machine proves nothing.
+// A person reads these.
 void Tell(const std::string& name, double before, double after) {
   testing::Test::RecordProperty(name, absl::StrCat(before, " to ", after));
   std::cout << name << ": " << before << " before the attacks, " << after
@@ -84,19 +90,75 @@ int64_t MemorySoon(Victim* victim, const std::string& task, int64_t most) {
   return now;
 }
 
-// For a speed that is worth comparing, and not only seen to be there: the steps
-// to time before and after.
-uint64_t StepsToTime(uint64_t otherwise) {
-  const char* value = std::getenv("WEIR_SPEED_STEPS");
-  return value == nullptr ? otherwise : std::stoull(value);
+// How fast `victim` is beside `other`, the same job, which nobody attacks: the
+// logarithm of each turn's ratio. They run by turns, each alone, so that both
+// meet the same machine.
+std::vector<double> SpeedBeside(Victim* victim, Victim* other, int turns) {
+  std::vector<double> ratios;
+  for (int turn = 0; turn < turns; ++turn) {
+    double rates[2] = {};
+    for (const int who : {turn % 2, 1 - turn % 2}) {
+      Victim* const waits = who == 0 ? other : victim;
+      waits->Signal(SIGSTOP);
+      rates[who] = (who == 0 ? victim : other)->StepsPerSecond(kTurn);
+      waits->Signal(SIGCONT);
+    }
+    ratios.push_back(std::log(rates[0] / rates[1]));
+  }
+  return ratios;
 }
 
-void AttackWhileItTrains(Victim* victim, const std::vector<Attack>& attacks,
-                         uint64_t steps) {
-  steps = StepsToTime(steps);
+struct Mean {
+  double value = 0.0;
+  double error = 0.0;  // standard
+};
+
+Mean MeanOf(const std::vector<double>& values) {
+  const auto count = static_cast<double>(values.size());
+  Mean mean;
+  for (const double value : values) {
+    mean.value += value / count;
+  }
+  for (const double value : values) {
+    mean.error += (value - mean.value) * (value - mean.value);
+  }
+  mean.error = std::sqrt(mean.error / (count * (count - 1.0)));
+  return mean;
+}
+
+// What an attack has done to a job's speed, for a person to read.
+void TellSpeed(const std::vector<double>& before,
+               const std::vector<double>& after) {
+  const Mean first = MeanOf(before);
+  const Mean second = MeanOf(after);
+  const double change = second.value - first.value;
+  const double reach = 1.96 * std::hypot(first.error, second.error);
+  std::cout << "speed after the attacks over that before: " << std::exp(change)
+            << " (95% interval " << std::exp(change - reach) << " to "
+            << std::exp(change + reach) << ", " << before.size()
+            << " turns each)\n";
+}
+
+// Turns before and after the attacks, to compare speeds; 0: none. They take a
+// second each for either job.
+int SpeedTurns() {
+  const char* value = std::getenv("WEIR_SPEED_TURNS");
+  return value == nullptr ? 0 : std::stoi(value);
+}
+
+void AttackWhileItTrains(const Victim::Options& options, Victim* victim,
+                         const std::vector<Attack>& attacks) {
   ASSERT_TRUE(victim->Trains()) << absl::StrJoin(victim->Ended(), "\n");
+  const int turns = SpeedTurns();
+  std::optional<Victim> other;
+  std::vector<double> speed;
+  if (turns > 0) {
+    Victim::Options same = options;
+    same.name += "_unharmed";
+    ASSERT_TRUE(other.emplace(same).Trains());
+    speed = SpeedBeside(victim, &*other, turns);
+  }
   const std::vector<Victim::Client> clients = victim->Clients();
-  const double rate = victim->StepsPerSecond(steps);
   const auto before = victim->MemoryOf();
   ASSERT_NO_FATAL_FAILURE(RunAll(victim, clients, attacks));
   for (const auto& [task, memory] : before) {
@@ -109,9 +171,10 @@ void AttackWhileItTrains(Victim* victim, const std::vector<Attack>& attacks,
     Tell(task + "_mib", static_cast<double>(memory.now),
          static_cast<double>(soon));
   }
-  const double rate_after = victim->StepsPerSecond(steps);
-  EXPECT_GT(rate_after, 0) << "the job stands still";
-  Tell("steps_per_second", rate, rate_after);
+  EXPECT_GT(victim->StepsPerSecond(kTurn), 0) << "the job stands still";
+  if (turns > 0) {
+    TellSpeed(speed, SpeedBeside(victim, &*other, turns));
+  }
 }
 
 // Each flood is of 256 connections, where 64 and one for each worker may be
@@ -131,32 +194,34 @@ const std::vector<std::string> kSmallClicks = {
 };
 
 TEST(HostileClientsTest, AJobWithRolesLivesThroughThem) {
-  Victim victim({.name = "hostile_roles", .example = "digits"});
+  const Victim::Options options = {.name = "hostile_roles",
+                                   .example = "digits"};
+  Victim victim(options);
   AttackWhileItTrains(
-      &victim,
-      Joined({AttacksOnPs(), AttacksOnChief(), AttacksOnConnections()}), 500);
+      options, &victim,
+      Joined({AttacksOnPs(), AttacksOnChief(), AttacksOnConnections()}));
   ExpectFloodsWereCut(&victim);
   victim.EndsWell("accuracy", 0.97, 3000);
 }
 
 TEST(HostileClientsTest, RowsOfAJobWithRolesLiveThroughThem) {
-  Victim victim({.name = "hostile_rows",
-                 .example = "ctr_wide_deep",
-                 .set = kSmallClicks});
-  AttackWhileItTrains(&victim, Joined({AttacksOnRows()}), 200);
+  const Victim::Options options = {
+      .name = "hostile_rows", .example = "ctr_wide_deep", .set = kSmallClicks};
+  Victim victim(options);
+  AttackWhileItTrains(options, &victim, Joined({AttacksOnRows()}));
   victim.EndsWell("auc", 0.675, 200);
 }
 
 // Where nobody proves anything everybody may call, and no more than that.
 TEST(HostileClientsTest, WithoutSecurityTheLimitsHold) {
-  Victim victim({.name = "hostile_insecure",
-                 .example = "ctr_wide_deep",
-                 .set = kSmallClicks,
-                 .secured = false});
-  AttackWhileItTrains(&victim,
+  const Victim::Options options = {.name = "hostile_insecure",
+                                   .example = "ctr_wide_deep",
+                                   .set = kSmallClicks,
+                                   .secured = false};
+  Victim victim(options);
+  AttackWhileItTrains(options, &victim,
                       Joined({AttacksOnPs(), AttacksOnRows(), AttacksOnChief(),
-                              AttacksOnConnections()}),
-                      200);
+                              AttacksOnConnections()}));
   ExpectFloodsWereCut(&victim);
   victim.EndsWell("auc", 0.675, 200);
 }

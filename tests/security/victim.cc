@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "proto/job/job_spec_text.h"
@@ -189,19 +190,20 @@ std::map<std::string, uint64_t> Victim::ConnectionsClosed() {
   return {{"ps", Status().connections_closed()}, {"chief", by_chief}};
 }
 
-double Victim::StepsPerSecond(uint64_t steps) {
+double Victim::StepsPerSecond(std::chrono::seconds time) {
+  const auto begin = std::chrono::steady_clock::now();
   const uint64_t before = Status().version_min();
-  const auto start = std::chrono::steady_clock::now();
-  uint64_t now = before;
-  WaitUntil(kWaitSeconds, [&] {
-    now = Status().version_min();
-    return now >= before + steps;
-  });
+  std::this_thread::sleep_for(time);
+  const uint64_t after = Status().version_min();
   const std::chrono::duration<double> took =
-      std::chrono::steady_clock::now() - start;
-  return now < before + steps
-             ? 0
-             : static_cast<double>(now - before) / took.count();
+      std::chrono::steady_clock::now() - begin;
+  return static_cast<double>(after - before) / took.count();
+}
+
+void Victim::Signal(int signal) {
+  for (auto& [name, process] : cluster_.tasks()) {
+    process.Signal(signal);
+  }
 }
 
 void Victim::EndsWell(const std::string& metric, double floor, uint64_t steps) {

@@ -8,6 +8,7 @@
 #ifndef TESTS_SECURITY_VICTIM_H_
 #define TESTS_SECURITY_VICTIM_H_
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -56,8 +57,10 @@ class Victim {
   // How many connections each closed because there were too many; of the chief
   // those that its audit log has lines about, which are few of many.
   std::map<std::string, uint64_t> ConnectionsClosed();
-  // Over the next `steps`; 0 if they do not come.
-  double StepsPerSecond(uint64_t steps);
+  // Over the next `time`.
+  double StepsPerSecond(std::chrono::seconds time);
+  // To all of its tasks.
+  void Signal(int signal);
 
   // Stops the job and checks how its tasks end, then trains it to its end: with
   // exit code 0, and with at least `floor` of `metric`. `steps`: it takes so

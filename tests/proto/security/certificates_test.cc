@@ -17,6 +17,7 @@ namespace weir {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 JobSecret Secret(char c) { return *JobSecret::Parse(std::string(32, c)); }
 
@@ -85,6 +86,21 @@ TEST(CertificatesTest, EndsWhenItIsToldTo) {
   EXPECT_TRUE(Verifies(authority.certificate(), task.certificate, 1500000000));
   EXPECT_FALSE(Verifies(authority.certificate(), task.certificate, 2000000001));
   EXPECT_FALSE(Verifies(authority.certificate(), task.certificate, 999999999));
+}
+
+TEST(CertificatesTest, SaysWhyNobodyWouldTrustOne) {
+  const auto one = CertificateAuthority::Draw();
+  const auto other = CertificateAuthority::Draw();
+  const TaskCertificate task = one.Issue(Worker());
+  EXPECT_TRUE(CheckSigned(task.certificate, one.certificate()).ok());
+  EXPECT_EQ(CheckSigned(task.certificate, other.certificate()).code(),
+            absl::StatusCode::kFailedPrecondition);
+  const TaskCertificate ended =
+      one.Issue(Worker(), {.begin_s = 1000000000, .end_s = 1000000001});
+  EXPECT_THAT(
+      std::string(CheckSigned(ended.certificate, one.certificate()).message()),
+      HasSubstr("expired"));
+  ExpectInvalid(CheckSigned("", one.certificate()), "no certificate in PEM");
 }
 
 TEST(CertificatesTest, ATaskIsNoAuthority) {

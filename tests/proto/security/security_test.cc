@@ -203,6 +203,20 @@ TEST(SecurityTest, SaysWhatIsWrongWithTheFiles) {
                 "tls.key");
 }
 
+TEST(SecurityTest, WarnsOfACertificateThatNobodyWouldTrust) {
+  const auto authority = CertificateAuthority::Draw();
+  Security::Options options = WithFiles(authority, Id(PeerRole::kWorker));
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(Security::Create(options, PeerRole::kWorker, 0).ok());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  Write(options.tls_dir + "/ca.crt",
+        CertificateAuthority::Draw().certificate());
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(Security::Create(options, PeerRole::kWorker, 0).ok());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("peers with the same ca.crt refuse this"));
+}
+
 // The newest version of TLS that a server takes up with a client that knows
 // `version` alone, or "" if it refuses. The client has the job's certificate.
 std::string Handshake(const EchoServer& server, int version,
