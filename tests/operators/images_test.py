@@ -1,8 +1,8 @@
 """Pods whose data or program comes in an image that others made.
 
 A bucket that `aws` copies, and a program built by what `--containerfile` wrote.
-No registry is asked: the image of Python that both begin with is made of
-Debian's packages. WEIR_IMAGE is an archive that `./weir image` made, WEIR_WHEEL
+No registry is asked: an image of Python made of Debian's packages stands for
+the one that both begin with. WEIR_IMAGE is an archive that `./weir image` made, WEIR_WHEEL
 what `./weir wheel` made, and WEIR_S3_TOOLS a virtual environment of
 deploy/s3_tools.txt, whose Python runs this file; `./weir test --full` makes
 them.
@@ -22,7 +22,7 @@ import s3_server
 from pods_test import IMAGE, Run
 
 WHEEL = os.environ.get("WEIR_WHEEL", "")
-BASE = "docker.io/library/python:3.11-slim-bookworm"
+BASE = "localhost/weir-test-python:1"
 COPY = "localhost/weir-test-aws:1"
 PROGRAM = "localhost/weir-test-program:1"
 JOB = """
@@ -79,6 +79,10 @@ class ImagesTest(unittest.TestCase):
             '--customize-hook=rm "$1"/usr/lib/python3*/EXTERNALLY-MANAGED',
             *["bookworm", str(base)],
         )
+        cls.addClassCleanup(
+            cls.run_command,
+            *["podman", "rmi", "--force", "--ignore", PROGRAM, COPY, BASE],
+        )
         cls.run_command("podman", "import", str(base), BASE)
 
     @classmethod
@@ -98,7 +102,8 @@ class ImagesTest(unittest.TestCase):
     def build(self, image: str, folder: pathlib.Path) -> None:
         """Builds the Containerfile of a folder, which may not call anybody."""
         self.run_command(
-            *["podman", "build", "--network=none", "--tag", image],
+            *["podman", "build", "--network=none", "--from", BASE],
+            *["--tag", image],
             *["--file", str(folder / "Containerfile"), str(folder)],
         )
 
