@@ -35,6 +35,8 @@ constexpr int64_t kHeldMiB = 192;
 constexpr int64_t kLeftMiB = 64;
 constexpr std::chrono::seconds kSoon{100};
 constexpr std::chrono::seconds kTurn{1};
+// After so many steps a job has all its rows, and takes no more memory.
+constexpr uint64_t kGrown = 500;
 
 std::vector<Attack> Joined(const std::vector<std::span<const Attack>>& parts) {
   std::vector<Attack> all;
@@ -148,14 +150,14 @@ int SpeedTurns() {
 
 void AttackWhileItTrains(const Victim::Options& options, Victim* victim,
                          const std::vector<Attack>& attacks) {
-  ASSERT_TRUE(victim->Trains()) << absl::StrJoin(victim->Ended(), "\n");
+  ASSERT_TRUE(victim->Trains(kGrown)) << absl::StrJoin(victim->Ended(), "\n");
   const int turns = SpeedTurns();
   std::optional<Victim> other;
   std::vector<double> speed;
   if (turns > 0) {
     Victim::Options same = options;
     same.name += "_unharmed";
-    ASSERT_TRUE(other.emplace(same).Trains());
+    ASSERT_TRUE(other.emplace(same).Trains(kGrown));
     speed = SpeedBeside(victim, &*other, turns);
   }
   const std::vector<Victim::Client> clients = victim->Clients();

@@ -96,9 +96,9 @@ PsStatus Victim::Status() const {
   return status;
 }
 
-bool Victim::Trains() {
+bool Victim::Trains(uint64_t steps) {
   return WaitUntil(kWaitSeconds, [&] {
-    return !cluster_.checkpoints().empty() && Status().version_min() > 0;
+    return !cluster_.checkpoints().empty() && Status().version_min() >= steps;
   });
 }
 

@@ -34,11 +34,11 @@ class Victim {
   // Starts the job.
   explicit Victim(const Options& options);
 
-  // Waits until it trains and has a checkpoint.
-  bool Trains();
+  // Waits until it has trained `steps` and has a checkpoint.
+  bool Trains(uint64_t steps);
   // Everybody who attacks: first those who prove nothing, then one of each
   // role, or in insecure mode one alone. Joins the job as worker 2.
-  // REQUIRES: Trains().
+  // REQUIRES: it trains.
   struct Client {
     Attacker attacker;
     // How an attack must end for it; null: it proves nothing.
