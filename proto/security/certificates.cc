@@ -229,6 +229,11 @@ TaskCertificate CertificateAuthority::Issue(const PeerIdentity& identity,
     AddExtension(certificate.get(), issuer.get(), kind, value);
   };
   add(NID_basic_constraints, "critical,CA:FALSE");
+  // All authorities have one name: which one it was is found by its key, where
+  // ca.crt has an old one and a new one.
+  if (X509_get0_subject_key_id(issuer.get()) != nullptr) {
+    add(NID_authority_key_identifier, "keyid");
+  }
   add(NID_key_usage, "critical,digitalSignature");
   add(NID_ext_key_usage, "serverAuth,clientAuth");
   add(NID_subject_alt_name,

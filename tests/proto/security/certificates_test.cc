@@ -93,6 +93,9 @@ TEST(CertificatesTest, SaysWhyNobodyWouldTrustOne) {
   const auto other = CertificateAuthority::Draw();
   const TaskCertificate task = one.Issue(Worker());
   EXPECT_TRUE(CheckSigned(task.certificate, one.certificate()).ok());
+  EXPECT_TRUE(
+      CheckSigned(task.certificate, other.certificate() + one.certificate())
+          .ok());
   EXPECT_EQ(CheckSigned(task.certificate, other.certificate()).code(),
             absl::StatusCode::kFailedPrecondition);
   const TaskCertificate ended =
