@@ -2,8 +2,8 @@
 
 A bucket that `aws` copies, and a program built by what `--containerfile` wrote.
 No registry is asked: an image of Python made of Debian's packages stands for
-the one that both begin with. WEIR_IMAGE is an archive that `./weir image` made, WEIR_WHEEL
-what `./weir wheel` made, and WEIR_S3_TOOLS a virtual environment of
+the one that both begin with. WEIR_IMAGE is an archive that `./weir image` made,
+WEIR_WHEEL what `./weir wheel` made, and WEIR_S3_TOOLS a virtual environment of
 deploy/s3_tools.txt, whose Python runs this file; `./weir test --full` makes
 them.
 """
