@@ -3,6 +3,7 @@
 #include "common/objects/s3_store.h"
 
 #include <random>
+#include <set>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -91,6 +92,22 @@ TEST(S3StoreTest, APartThatTheStoreForgetsFailsTheObject) {
   EXPECT_FALSE(WriteLarge(fake.store(), ThreeParts()).ok());
   EXPECT_EQ(fake.store()->ReadAll(kLarge).value_or(""), "before");
   EXPECT_TRUE(fake.s3()->uploads().empty());
+}
+
+// I1 of S3Writer: a ps's memory bound counts on it.
+TEST(S3StoreTest, AFewPartsAreHeldWhateverTheObjectsSize) {
+  FakeS3Store fake;
+  std::set<const char*> memory;
+  fake.s3()->SetFaults([&memory](const HttpRequest& request) {
+    if (IsPart(request)) {
+      memory.insert(request.body.data());
+    }
+    return Fault::kNone;
+  });
+  const std::string contents(10 * S3Store::kPartBytes, 'a');
+  EXPECT_TRUE(WriteLarge(fake.store(), contents).ok());
+  EXPECT_LE(memory.size(), S3Store::kPartsHeld);
+  EXPECT_EQ(fake.store()->ReadAll(kLarge).value_or(""), contents);
 }
 
 TEST(S3StoreTest, AStoreThatGoesAwayFailsTheObject) {
