@@ -253,6 +253,8 @@ absl::Status CheckSigned(const std::string& certificate,
     return absl::InvalidArgumentError("it holds no certificate in PEM");
   }
   const OwnedStore store(Must(X509_STORE_new()));
+  // As gRPC: an authority need not be a root.
+  Must(X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN));
   for (const OwnedX509& authority : ReadCertificates(authorities)) {
     Must(X509_STORE_add_cert(store.get(), authority.get()));
   }
