@@ -173,8 +173,8 @@ class Doctor {
         "memory", name, std::max(kCostMin, host.memory_stall_share()),
         absl::StrFormat(
             "%s is short of memory: it stands still for it %s of the "
-            "time and reads %.0f pages a second from the disk; it holds "
-            "%.0f of %.0f MiB",
+            "time and reads %.0f pages a second from the disk; it uses "
+            "%.0f MiB, and its limit is %.0f",
             name, Percent(host.memory_stall_share()),
             host.major_faults_per_second(), host.resident_bytes() / (1 << 20),
             host.memory_bytes_max() / (1 << 20)),
