@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <map>
 #include <optional>
 
 #include "absl/strings/escaping.h"
@@ -240,15 +239,16 @@ absl::Status Security::UseFiles(const Options& options, PeerRole role,
   const std::string key = JoinPath(dir, "tls.key");
   const std::string certificate = JoinPath(dir, "tls.crt");
   const std::string authority = JoinPath(dir, "ca.crt");
-  std::map<std::string, std::string> texts;
-  for (const std::string& path : {key, authority, certificate}) {
-    auto read = Files::Real()->ReadAll(path);
-    if (!read.ok()) {
-      return Invalid("--tls_dir ", dir, ": ", read.status().message());
-    }
-    texts[path] = *std::move(read);
-  }
-  const auto uris = UrisOf(texts[certificate]);
+  const auto read = [&dir](const std::string& path) {
+    auto text = Files::Real()->ReadAll(path);
+    return text.ok()
+               ? std::move(text)
+               : Invalid("--tls_dir ", dir, ": ", text.status().message());
+  };
+  WEIR_RETURN_IF_ERROR(read(key).status());  // gRPC reads it
+  WEIR_ASSIGN_OR_RETURN(const std::string trusted, read(authority));
+  WEIR_ASSIGN_OR_RETURN(const std::string own_text, read(certificate));
+  const auto uris = UrisOf(own_text);
   if (!uris.ok()) {
     return Annotate(uris.status(), certificate);
   }
@@ -273,11 +273,9 @@ absl::Status Security::UseFiles(const Options& options, PeerRole role,
   }
   // A warning, because the files may be about to be renewed. gRPC says no more
   // of a handshake that a peer ends than that the peer cannot be reached.
-  if (const absl::Status trusted =
-          CheckSigned(texts[certificate], texts[authority]);
-      !trusted.ok()) {
+  if (const absl::Status good = CheckSigned(own_text, trusted); !good.ok()) {
     LOG_WARN("{}: {} by {}; peers with the same ca.crt refuse this task",
-             certificate, std::string(trusted.message()), authority);
+             certificate, std::string(good.message()), authority);
   }
   mode_ = Mode::kCertificates;
   certificates_ = std::make_shared<tls::FileWatcherCertificateProvider>(

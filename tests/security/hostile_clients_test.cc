@@ -35,7 +35,9 @@ constexpr int64_t kHeldMiB = 192;
 constexpr int64_t kLeftMiB = 64;
 constexpr std::chrono::seconds kSoon{100};
 constexpr std::chrono::seconds kTurn{1};
-// After so many steps a job has all its rows, and takes no more memory.
+// A job begins with a third of its memory and grows fast; what it takes later
+// is not to pass for what the attacks left. At 500 steps the job with rows has
+// 41 of the 50 MiB that it has after minutes.
 constexpr uint64_t kGrown = 500;
 
 std::vector<Attack> Joined(const std::vector<std::span<const Attack>>& parts) {
