@@ -17,7 +17,8 @@
 //   worker.before_batch  a batch is to be made of the data, maybe ahead of time
 //   worker.before_rows   the gradients of a contribution's rows are ready
 //   worker.mid_push      some blocks of a contribution are sent, some are not
-//   worker.mid_fanout    one shard has the whole contribution, another nothing
+//   worker.mid_fanout    one shard has acknowledged the whole contribution, and
+//                        another has not
 //   worker.before_ack    everything is sent, and no receipt is read
 //   worker.in_barrier    the worker waits for the next version
 //   ps.recv              a chunk has come, and nothing of it is looked at

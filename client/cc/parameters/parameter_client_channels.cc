@@ -229,32 +229,23 @@ void ParameterClient::HitFailpoints(Channel* channel) {
     others_done = others_done && (other.get() == channel ||
                                   other->exchange.contribution_done());
   }
-  // Each once a contribution.
-  const auto reached = [this](int bit,
-                              bool now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const bool first = now && (failpoints_hit_ & bit) == 0;
-    failpoints_hit_ |= first ? bit : 0;
-    return first;
+  // Each once a contribution, and under the lock: a thread that waits between
+  // its look and the failpoint must not let another send the blocks that are to
+  // be missing.
+  const auto first = [this](int bit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const bool is_first = (failpoints_hit_ & bit) == 0;
+    failpoints_hit_ |= bit;
+    return is_first;
   };
-  const bool half_sent =
-      reached(1, unsent * 2 <= static_cast<int>(blocks_.size()));
-  const bool all_sent = reached(2, unsent == 0);
-  const bool first_shard_done =
-      reached(4, channel->exchange.contribution_done() && !others_done);
-  if (!half_sent && !all_sent && !first_shard_done) {
-    return;
-  }
-  mutex_.Unlock();  // a failpoint may wait, or end the process
-  if (half_sent) {
+  if (unsent * 2 <= static_cast<int>(blocks_.size()) && first(1)) {
     Failpoint("worker.mid_push");
   }
-  if (all_sent) {
+  if (unsent == 0 && first(2)) {
     Failpoint("worker.before_ack");
   }
-  if (first_shard_done) {
+  if (channel->exchange.contribution_done() && !others_done && first(4)) {
     Failpoint("worker.mid_fanout");
   }
-  mutex_.Lock();
 }
 
 }  // namespace weir
