@@ -18,6 +18,8 @@ namespace weir {
 
 namespace {
 
+constexpr int64_t kSmallFileBytes = int64_t{1} << 20;
+
 absl::StatusOr<std::string> ReadAll(InputStream* stream) {
   constexpr size_t kStepBytes = size_t{64} << 10;
   std::string text;
@@ -44,12 +46,15 @@ absl::StatusOr<std::string> ReadAll(InputStream* stream) {
 absl::StatusOr<std::string> ReadInputFile(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<InputStream> stream,
                         InputStream::Open(path));
-  // A file may be longer than the memory, without a byte on the disk.
-  const int64_t most = MemoryLimitBytes();
-  if (stream->file_bytes() > most) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        path, ": its ", stream->file_bytes(),
-        " bytes are more than the memory of this process, ", most));
+  // A file may be longer than the memory, without a byte on the disk. To look
+  // for the limit takes longer than to read a small one.
+  if (stream->file_bytes() > kSmallFileBytes) {
+    const int64_t most = MemoryLimitBytes();
+    if (stream->file_bytes() > most) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          path, ": its ", stream->file_bytes(),
+          " bytes are more than the memory of this process, ", most));
+    }
   }
   absl::StatusOr<std::string> text = "";
   const absl::Status fits = OrExhausted([&] {
