@@ -6,8 +6,8 @@
 // code when the run ended otherwise, and with 143 on SIGTERM.
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <thread>
 
+#include "common/base/clock.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/objects/any_store.h"
@@ -68,11 +68,10 @@ absl::Status Follow(const Flags& flags, const Task& task) {
     } else if (*done) {
       return absl::OkStatus();
     }
-    const auto next = std::chrono::steady_clock::now() + evaluator.pause();
+    const auto next = MonotonicClock::now() + evaluator.pause();
     do {
-      std::this_thread::sleep_for(kTick);
-    } while (task.stop->first() == 0 &&
-             std::chrono::steady_clock::now() < next);
+      Clock::Real()->SleepFor(kTick);
+    } while (task.stop->first() == 0 && MonotonicClock::now() < next);
   }
   return absl::CancelledError("between two checkpoints");
 }

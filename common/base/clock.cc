@@ -1,7 +1,27 @@
 #include "common/base/clock.h"
 
+#include <thread>
+
+#ifdef WEIR_SIM
+#include "common/threads/scheduler.h"
+#endif
+
 namespace weir {
 namespace {
+
+#ifdef WEIR_SIM
+
+class RealClock : public Clock {
+ public:
+  int64_t NowNs() override { return sim::Now().count(); }
+  int64_t WallNowNs() override {
+    constexpr int64_t kBeginNs = int64_t{1'800'000'000} * 1'000'000'000;
+    return kBeginNs + NowNs();
+  }
+  void SleepFor(std::chrono::nanoseconds time) override { sim::SleepFor(time); }
+};
+
+#else
 
 class RealClock : public Clock {
  public:
@@ -13,7 +33,12 @@ class RealClock : public Clock {
     return std::chrono::system_clock::now().time_since_epoch() /
            std::chrono::nanoseconds(1);
   }
+  void SleepFor(std::chrono::nanoseconds time) override {
+    std::this_thread::sleep_for(time);
+  }
 };
+
+#endif
 
 }  // namespace
 

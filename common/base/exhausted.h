@@ -12,12 +12,12 @@
 #include <new>
 #include <stdexcept>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 
@@ -39,10 +39,9 @@ auto OrExhausted(Call call) -> decltype(call()) {
 }
 
 // Starts a thread that runs `body`.
-inline absl::StatusOr<std::thread> StartThread(std::function<void()> body) {
-  return OrExhausted([&body]() -> absl::StatusOr<std::thread> {
-    return std::thread(std::move(body));
-  });
+inline absl::StatusOr<Thread> StartThread(std::function<void()> body) {
+  return OrExhausted(
+      [&body]() -> absl::StatusOr<Thread> { return Thread(std::move(body)); });
 }
 
 }  // namespace weir

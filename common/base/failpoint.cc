@@ -12,7 +12,6 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace weir {
@@ -145,7 +145,7 @@ void Hit(const char* name) {
       continue;
     }
     if (point->sleep_ms > 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(point->sleep_ms));
+      Clock::Real()->SleepFor(std::chrono::milliseconds(point->sleep_ms));
     } else if (point->left.fetch_sub(1) == 1) {
       // fetch_sub gives each hit its own number, so exactly one thread is here.
       std::fprintf(stderr, "failpoint %s: SIGKILL\n", name);

@@ -6,6 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 
+#ifdef WEIR_SIM
+#include "common/threads/scheduler.h"
+#endif
+
 namespace weir {
 
 std::string HostName() {
@@ -17,8 +21,12 @@ std::string HostName() {
 }
 
 uint64_t RandomId() {
+#ifdef WEIR_SIM
+  return sim::Random();
+#else
   std::random_device random;
   return (uint64_t{random()} << 32) | random();
+#endif
 }
 
 std::string RandomHex(size_t digits) {

@@ -7,6 +7,8 @@
 
 #include "common/base/plant.h"
 
+#ifndef WEIR_SIM
+
 namespace weir {
 namespace {
 
@@ -50,3 +52,5 @@ bool CondVar::WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout) {
 }
 
 }  // namespace weir
+
+#endif

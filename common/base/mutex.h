@@ -13,7 +13,25 @@
 
 #include "absl/base/thread_annotations.h"
 
+#ifdef WEIR_SIM
+#include "common/threads/scheduler.h"
+#endif
+
 namespace weir {
+
+#ifdef WEIR_SIM
+
+class ABSL_LOCKABLE Mutex {
+ public:
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { sim::Acquire(&lock_); }
+  void Unlock() ABSL_UNLOCK_FUNCTION() { sim::Release(&lock_); }
+
+ private:
+  friend class CondVar;
+  sim::Lock lock_;
+};
+
+#else
 
 class ABSL_LOCKABLE Mutex {
  public:
@@ -24,6 +42,8 @@ class ABSL_LOCKABLE Mutex {
   friend class CondVar;
   std::mutex mutex_;
 };
+
+#endif
 
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
@@ -45,6 +65,30 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 // that a step of that clock makes every timed wait longer by the step; or it
 // calls pthread_cond_clockwait, which this toolchain's ThreadSanitizer does not
 // know. See "Clocks" in docs/design_notes.md.
+#ifdef WEIR_SIM
+
+class CondVar {
+ public:
+  CondVar() = default;
+  CondVar(const CondVar&) = delete;
+  CondVar& operator=(const CondVar&) = delete;
+
+  void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    sim::Wait(&waiting_, &mutex->lock_);
+  }
+  bool WaitFor(Mutex* mutex, std::chrono::nanoseconds timeout)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    return sim::Wait(&waiting_, &mutex->lock_, timeout);
+  }
+  void NotifyOne() { sim::Wake(&waiting_, 1); }
+  void NotifyAll() { sim::Wake(&waiting_, waiting_.size()); }
+
+ private:
+  sim::WaitQueue waiting_;
+};
+
+#else
+
 class CondVar {
  public:
   CondVar();
@@ -67,6 +111,8 @@ class CondVar {
  private:
   pthread_cond_t cond_;
 };
+
+#endif
 
 }  // namespace weir
 

@@ -12,7 +12,7 @@ StopSignal::StopSignal(const std::vector<int>& signals, Callback on_repeat)
     sigaddset(&signals_, signal);
   }
   pthread_sigmask(SIG_BLOCK, &signals_, &before_);
-  thread_ = std::thread([this] { Listen(); });
+  thread_ = Thread([this] { Listen(); });
 }
 
 StopSignal::~StopSignal() {

@@ -16,11 +16,11 @@
 
 #include <atomic>
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 
@@ -56,7 +56,7 @@ class StopSignal {
   std::atomic<bool> ending_{false};
   Mutex mutex_;
   Callback on_stop_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace weir

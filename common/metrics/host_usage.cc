@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 namespace {
@@ -57,7 +58,7 @@ bool ReadStall(const std::string& path, int64_t* ns) {
 double ProcessorsAllowed(const CgroupPaths& paths) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  double allowed = std::max(1U, std::thread::hardware_concurrency());
+  double allowed = std::max(1U, Thread::hardware_concurrency());
   if (sched_getaffinity(0, sizeof mask, &mask) == 0) {
     allowed = CPU_COUNT(&mask);
   }

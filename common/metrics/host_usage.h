@@ -15,10 +15,10 @@
 #define COMMON_METRICS_HOST_USAGE_H_
 
 #include <cstdint>
-#include <thread>
 
 #include "common/base/memory_limit.h"
 #include "common/base/mutex.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 
@@ -60,7 +60,7 @@ class HostMeter {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t late_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t late_count_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::thread thread_;  // last: it uses all the rest
+  Thread thread_;  // last: it uses all the rest
 };
 
 }  // namespace weir

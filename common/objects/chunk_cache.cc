@@ -6,6 +6,7 @@
 
 #include "common/base/exhausted.h"
 #include "common/base/status.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 namespace {
@@ -16,14 +17,14 @@ constexpr size_t kRecentMax = 16;
 }  // namespace
 
 ChunkCache::~ChunkCache() {
-  std::vector<std::thread> threads;
+  std::vector<Thread> threads;
   {
     MutexLock lock(&mutex_);
     stop_ = true;
     threads.swap(threads_);
     work_.NotifyAll();
   }
-  for (std::thread& thread : threads) {
+  for (Thread& thread : threads) {
     thread.join();
   }
 }
@@ -188,7 +189,7 @@ void ChunkCache::ReadAhead(const ChunkId& id) {
     }
   }
   while (!wanted_.empty() && threads_.size() < kThreads) {
-    absl::StatusOr<std::thread> thread = StartThread([this] { Run(); });
+    absl::StatusOr<Thread> thread = StartThread([this] { Run(); });
     if (!thread.ok()) {
       break;  // readers fetch by themselves what nobody else does
     }

@@ -21,7 +21,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
 #include "common/base/page_buffer.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 
@@ -99,7 +99,7 @@ class ChunkCache {
   std::map<ChunkId, std::shared_ptr<Chunk>> chunks_ ABSL_GUARDED_BY(mutex_);
   std::vector<PageBuffer> spare_ ABSL_GUARDED_BY(mutex_);  // of chunks
   std::deque<ChunkId> wanted_ ABSL_GUARDED_BY(mutex_);     // by the threads
-  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Thread> threads_ ABSL_GUARDED_BY(mutex_);
   int64_t next_object_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t uses_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

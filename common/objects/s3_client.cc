@@ -1,13 +1,13 @@
 #include "common/objects/s3_client.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/clock.h"
 #include "common/base/identity.h"
 #include "common/base/printable.h"
 #include "common/base/status.h"
@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<S3Client>> S3Client::Create(Options options) {
   WEIR_RETURN_IF_ERROR(CheckBucketName(options.bucket));
   if (options.sleep == nullptr) {
     options.sleep = [](std::chrono::milliseconds pause) {
-      std::this_thread::sleep_for(pause);
+      Clock::Real()->SleepFor(pause);
     };
   }
   std::unique_ptr<S3Client> client(new S3Client(std::move(options)));

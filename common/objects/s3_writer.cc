@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/exhausted.h"
 #include "common/base/status.h"
+#include "common/threads/thread.h"
 #include "pugixml.hpp"
 
 namespace weir {
@@ -95,7 +96,7 @@ absl::Status S3Writer::Begin() {
         client_->Describe(key_), ": the store does not name the upload"));
   }
   for (int i = 0; i < parts_max_; ++i) {
-    WEIR_ASSIGN_OR_RETURN(std::thread thread, StartThread([this] { Run(); }));
+    WEIR_ASSIGN_OR_RETURN(Thread thread, StartThread([this] { Run(); }));
     threads_.push_back(std::move(thread));
   }
   return absl::OkStatus();
@@ -172,7 +173,7 @@ void S3Writer::StopThreads() {
     waiting_.clear();
     changed_.NotifyAll();
   }
-  for (std::thread& thread : threads_) {
+  for (Thread& thread : threads_) {
     thread.join();
   }
   threads_.clear();

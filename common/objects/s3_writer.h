@@ -13,7 +13,6 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,6 +20,7 @@
 #include "common/base/page_buffer.h"
 #include "common/io/object_store.h"
 #include "common/objects/s3_client.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 
@@ -66,7 +66,7 @@ class S3Writer : public ObjectWriter {
   int parts_ = 0;  // that were handed over
   PageBuffer filling_;
   size_t filled_ = 0;  // bytes of it
-  std::vector<std::thread> threads_;
+  std::vector<Thread> threads_;
 
   Mutex mutex_;
   CondVar changed_;

@@ -23,13 +23,13 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/clock.h"
 #include "common/io/file_descriptor.h"
+#include "common/threads/thread.h"
 #include "proto/admin/cpu_budget.h"
 
 namespace weir {
@@ -80,7 +80,7 @@ class HttpListener {
   int port_ = 0;
   bool is_loopback_ = false;
   std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  Thread thread_;
 
   // Of the thread alone.
   CpuBudget budget_;

@@ -22,6 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 namespace {
@@ -158,7 +159,7 @@ int Listener::ListenAt(const addrinfo& at) {
 }
 
 void Listener::Start() {
-  thread_ = std::thread([this] { AcceptLoop(); });
+  thread_ = Thread([this] { AcceptLoop(); });
 }
 
 void Listener::Stop() {
@@ -205,7 +206,7 @@ void Listener::Accept(int listener) {
       TurnAway(listener);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       LOG_WARN("accepting a connection: {}", ErrnoText(errno));
-      std::this_thread::sleep_for(kPause);
+      Clock::Real()->SleepFor(kPause);
     }
     return;
   }
@@ -256,7 +257,7 @@ void Listener::TurnAway(int listener) {
     close(fd);
   }
   reserve_ = FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  std::this_thread::sleep_for(kPause);
+  Clock::Real()->SleepFor(kPause);
 }
 
 void Listener::Sweep() {

@@ -34,7 +34,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -42,6 +41,7 @@
 #include "common/base/limits.h"
 #include "common/base/mutex.h"
 #include "common/io/file_descriptor.h"
+#include "common/threads/thread.h"
 
 struct addrinfo;
 
@@ -124,7 +124,7 @@ class Listener {
   FileDescriptor reserve_;  // the thread's own after Start
   int port_ = 0;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::thread thread_;
+  Thread thread_;
 
   mutable Mutex mutex_;
   Connections connections_ ABSL_GUARDED_BY(mutex_);

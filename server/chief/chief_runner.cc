@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/identity.h"
 #include "common/base/limits.h"
@@ -10,6 +11,7 @@
 #include "common/base/plant.h"
 #include "common/base/status.h"
 #include "common/objects/any_store.h"
+#include "common/threads/thread.h"
 #include "common/trace/trace.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/evaluated.h"
@@ -188,7 +190,7 @@ absl::Status ChiefRunner::Start() {
   files_queue_ = std::make_unique<TaskQueue>("files");
   state_ = std::make_unique<JobState>(std::move(job));
   state_->Start();
-  loop_ = std::thread([this] { Loop(); });
+  loop_ = Thread([this] { Loop(); });
   return absl::OkStatus();
 }
 
@@ -244,13 +246,13 @@ absl::Status ChiefRunner::PostCall(Event event) {
 
 void ChiefRunner::Loop() {
   NameTraceLane("decisions");
-  auto next_tick = std::chrono::steady_clock::now();
+  auto next_tick = MonotonicClock::now();
   for (;;) {
     std::vector<Event> events;
     bool over = false;
     {
       MutexLock lock(&inbox_->mutex);
-      const auto now = std::chrono::steady_clock::now();
+      const auto now = MonotonicClock::now();
       if (inbox_->events.empty() && !inbox_->stop && now < next_tick) {
         inbox_->changed.WaitFor(&inbox_->mutex, next_tick - now);
       }
@@ -266,8 +268,8 @@ void ChiefRunner::Loop() {
       event(state_.get());
       CarryOutAll();
     }
-    if (std::chrono::steady_clock::now() >= next_tick) {
-      next_tick = std::chrono::steady_clock::now() + kTick;
+    if (MonotonicClock::now() >= next_tick) {
+      next_tick = MonotonicClock::now() + kTick;
       if (!over) {
         state_->OnTick();
         WatchEvaluator();

@@ -19,7 +19,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,6 +26,7 @@
 #include "client/cc/transport/transport.h"
 #include "common/base/mutex.h"
 #include "common/io/files.h"
+#include "common/threads/thread.h"
 #include "proto/tensorboard/board.h"
 #include "server/chief/checkpoint/checkpoint_committer.h"
 #include "server/chief/files/task_queue.h"
@@ -169,7 +169,7 @@ class ChiefRunner {
 
   std::vector<std::unique_ptr<ShardCaller>> callers_;
   std::unique_ptr<TaskQueue> files_queue_;
-  std::thread loop_;
+  Thread loop_;
 };
 
 }  // namespace weir

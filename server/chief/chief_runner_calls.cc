@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "server/chief/chief_runner.h"
@@ -46,10 +47,10 @@ class Answered {
 
 std::optional<absl::Status> ChiefRunner::WaitFor(
     std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = MonotonicClock::now() + timeout;
   MutexLock lock(&inbox_->mutex);
   while (!inbox_->finished.has_value()) {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = MonotonicClock::now();
     if (now >= deadline) {
       return std::nullopt;
     }

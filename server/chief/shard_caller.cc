@@ -3,21 +3,21 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/transport/retry_policy.h"
+#include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/logging.h"
+#include "common/threads/thread.h"
 #include "common/trace/trace.h"
 
 namespace weir {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 using Options = ShardCaller::Options;
 
 // Seldom enough to cost nothing while a ps is being started again.
@@ -42,16 +42,16 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
 
 template <typename F>
 auto Repeat(const Options& options, F call) {
-  const auto deadline = Clock::now() + options.lost_after;
+  const auto deadline = MonotonicClock::now() + options.lost_after;
   for (;;) {
     auto result = call();
     const absl::Status& status = StatusOf(result);
     // DATA_LOSS is no damaged message here, but a damaged checkpoint.
     if (status.ok() || InstructionOf(status.code()) != Instruction::kRepeat ||
-        Clock::now() > deadline) {
+        MonotonicClock::now() > deadline) {
       return result;
     }
-    std::this_thread::sleep_for(kRetryAfter);
+    Clock::Real()->SleepFor(kRetryAfter);
   }
 }
 
@@ -185,7 +185,7 @@ void ShardCaller::Call(ShardCall call) {
   // Detached, with a share of the options: it may wait for hours, and must not
   // keep the chief from ending.
   if (auto* snapshot = std::get_if<SnapshotRequest>(&call.request)) {
-    std::thread([options = options_, request = std::move(*snapshot)] {
+    Thread([options = options_, request = std::move(*snapshot)] {
       CallSnapshot(*options, request);
     }).detach();
     return;

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/logging.h"
 #include "common/base/malloc_settings.h"
 #include "common/base/status.h"
+#include "common/threads/thread.h"
 #include "common/trace/trace.h"
 #include "proto/wire/chunk_codec.h"
 #include "proto/wire/grpc_channel.h"
@@ -107,14 +109,13 @@ absl::Status PsServer::Start() {
     service_.TakeCalls(queue.get());
   }
   access()->listener()->Start();
-  expire_thread_ = std::thread([this] { ExpireLoop(); });
+  expire_thread_ = Thread([this] { ExpireLoop(); });
   return absl::OkStatus();
 }
 
 void PsServer::ExpireLoop() {
   NameTraceLane("timeouts");
-  using Clock = std::chrono::steady_clock;
-  auto trimmed = Clock::now();
+  auto trimmed = MonotonicClock::now();
   for (;;) {
     {
       MutexLock lock(&mutex_);
@@ -126,9 +127,9 @@ void PsServer::ExpireLoop() {
       }
     }
     store_->ExpireWaits();
-    if (Clock::now() - trimmed >= kTrimPeriod) {
+    if (MonotonicClock::now() - trimmed >= kTrimPeriod) {
       TrimFreedHeap();
-      trimmed = Clock::now();
+      trimmed = MonotonicClock::now();
     }
   }
 }

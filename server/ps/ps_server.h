@@ -15,13 +15,13 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
 #include "common/metrics/host_usage.h"
+#include "common/threads/thread.h"
 #include "proto/security/access_control.h"
 #include "server/ps/memory/shared_arena.h"
 #include "server/ps/service/call_queue.h"
@@ -96,7 +96,7 @@ class PsServer {
   Mutex mutex_;
   CondVar stopped_changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread expire_thread_;
+  Thread expire_thread_;
 };
 
 }  // namespace weir

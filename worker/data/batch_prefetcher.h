@@ -16,11 +16,11 @@
 #include <deque>
 #include <functional>
 #include <optional>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
+#include "common/threads/thread.h"
 #include "worker/data/batches.h"
 
 namespace weir {
@@ -60,7 +60,7 @@ class BatchPrefetcher {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // the thread adds no more
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 
-  std::thread thread_;  // last: it uses everything above
+  Thread thread_;  // last: it uses everything above
 };
 
 }  // namespace weir

@@ -14,6 +14,7 @@
 #include "common/base/plant.h"
 #include "common/base/printable.h"
 #include "common/base/status.h"
+#include "common/threads/thread.h"
 #include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_status.h"
 #include "proto/wire/measures.h"
@@ -73,7 +74,7 @@ void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop,
     on_stop_ = std::move(on_stop);
     counters_ = std::move(counters);
   }
-  thread_ = std::thread([this] { Run(); });
+  thread_ = Thread([this] { Run(); });
 }
 
 void ChiefClient::Run() {
@@ -138,7 +139,7 @@ absl::Status ChiefClient::RunStream() {
   auto stream = stub_->Heartbeat(&context);
   // Commands come at any time, so another thread reads them. It ends with the
   // stream, and then wakes the one that writes.
-  std::thread reader([this, &stream] {
+  Thread reader([this, &stream] {
     Command command;
     while (stream->Read(&command)) {
       OnCommand(command);
@@ -359,10 +360,10 @@ bool ChiefClient::EnterContribution() {
 
 std::optional<bool> ChiefClient::EnterContributionWithin(
     std::chrono::milliseconds timeout) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = MonotonicClock::now() + timeout;
   MutexLock lock(&mutex_);
   while (hold_ && !stop_.has_value()) {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = MonotonicClock::now();
     if (now >= deadline) {
       return std::nullopt;
     }

@@ -30,7 +30,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,6 +39,7 @@
 #include "client/cc/parameters/contribution.h"
 #include "common/base/mutex.h"
 #include "common/metrics/host_usage.h"
+#include "common/threads/thread.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/chief.pb.h"
 #include "proto/security/security.h"
@@ -197,7 +197,7 @@ class ChiefClient : public JobControl {
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   ProgressOutbox outbox_ ABSL_GUARDED_BY(mutex_);
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace weir

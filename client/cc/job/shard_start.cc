@@ -1,11 +1,11 @@
 #include "client/cc/job/shard_start.h"
 
 #include <deque>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/job/slot_marks.h"
 #include "client/cc/transport/retry_policy.h"
+#include "common/base/clock.h"
 #include "common/base/identity.h"
 #include "common/base/status.h"
 
@@ -83,7 +83,7 @@ absl::Status DeclareShard(const StartingShard& shard,
   DeclareRequest request;
   *request.mutable_declaration() = declaration;
   request.set_shard(static_cast<uint32_t>(shard.index));
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = MonotonicClock::now() + patience;
   for (;;) {
     // A ps finishes a declaration also if nobody waits for it any more, and
     // then answers the repeat at once. So large tables need no longer timeout.
@@ -93,11 +93,11 @@ absl::Status DeclareShard(const StartingShard& shard,
     // own answer: it has no room for the shard, and waiting makes none.
     if (status.ok() || absl::IsResourceExhausted(status) ||
         InstructionOf(status.code()) != Instruction::kRepeat ||
-        std::chrono::steady_clock::now() >= deadline) {
+        MonotonicClock::now() >= deadline) {
       return Annotate(status, shard.Name());
     }
     WEIR_RETURN_IF_ERROR(MayWait(shard));
-    std::this_thread::sleep_for(RetryPolicy::kBackoffMin);
+    Clock::Real()->SleepFor(RetryPolicy::kBackoffMin);
   }
 }
 

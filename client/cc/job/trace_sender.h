@@ -16,10 +16,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "common/base/mutex.h"
+#include "common/threads/thread.h"
 #include "common/trace/clock_offset.h"
 #include "proto/chief.grpc.pb.h"
 #include "proto/trace.pb.h"
@@ -58,7 +58,7 @@ class TraceSender {
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace weir

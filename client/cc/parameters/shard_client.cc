@@ -5,6 +5,7 @@
 
 #include "client/cc/transport/peer_watch.h"
 #include "common/base/logging.h"
+#include "common/threads/thread.h"
 #include "common/trace/trace.h"
 
 namespace weir {
@@ -32,7 +33,7 @@ void ShardClient::StartThreads(std::vector<Lane*> lanes, int threads) {
       lane->threads.emplace_back([this, lane] { Run(lane); });
     }
   }
-  watcher_ = std::thread([this] { Watch(); });
+  watcher_ = Thread([this] { Watch(); });
 }
 
 void ShardClient::StopThreads() {
@@ -53,7 +54,7 @@ void ShardClient::StopThreads() {
     }
   }
   for (Lane* const lane : lanes_) {
-    for (std::thread& thread : lane->threads) {
+    for (Thread& thread : lane->threads) {
       thread.join();
     }
   }

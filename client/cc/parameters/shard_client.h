@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,7 +24,9 @@
 #include "client/cc/parameters/contribution.h"
 #include "client/cc/parameters/exchange.h"
 #include "client/cc/transport/transport.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 
@@ -53,7 +54,7 @@ class ShardClient {
     bool sending = false;
     bool receiving = false;
     CondVar wake;
-    std::vector<std::thread> threads;
+    std::vector<Thread> threads;
   };
 
   explicit ShardClient(ShardClientOptions options)
@@ -123,7 +124,7 @@ class ShardClient {
   std::vector<Lane*> lanes_;                     // constant after StartThreads
   size_t answered_ ABSL_GUARDED_BY(mutex_) = 0;  // the shard of NoteAnswer
   CondVar watch_;
-  std::thread watcher_;
+  Thread watcher_;
 };
 
 }  // namespace weir

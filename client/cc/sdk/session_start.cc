@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -89,7 +88,7 @@ absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns,
       LOG_WARN("waiting: {}", std::string(why.message()));
     }
     WEIR_RETURN_IF_ERROR(OnWait());
-    std::this_thread::sleep_for(kPollEvery);
+    Clock::Real()->SleepFor(kPollEvery);
   }
 }
 

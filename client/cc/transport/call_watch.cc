@@ -5,6 +5,7 @@
 
 #include "client/cc/transport/tcp_traffic.h"
 #include "common/base/clock.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 namespace {
@@ -34,7 +35,7 @@ std::list<CallWatch::Call>::iterator CallWatch::Add(
   MutexLock lock(&mutex_);
   // Programs that make no watched call (most tools) have no thread for it.
   if (!thread_.joinable()) {
-    thread_ = std::thread([this] { Run(); });
+    thread_ = Thread([this] { Run(); });
   }
   // A list: Watched keeps an iterator while others come and go. The thread is
   // woken only from its sleep without calls; else it looks again soon.

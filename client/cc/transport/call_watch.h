@@ -14,10 +14,10 @@
 
 #include <chrono>
 #include <list>
-#include <thread>
 
 #include "client/cc/transport/peer_watch.h"
 #include "common/base/mutex.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 
@@ -60,7 +60,7 @@ class CallWatch {
   CondVar changed_;
   std::list<Call> calls_ ABSL_GUARDED_BY(mutex_);
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_ ABSL_GUARDED_BY(mutex_);
+  Thread thread_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir

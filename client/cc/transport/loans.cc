@@ -1,5 +1,7 @@
 #include "client/cc/transport/loans.h"
 
+#include "common/base/clock.h"
+
 namespace weir {
 
 std::function<void()> Loans::Add() {
@@ -18,11 +20,11 @@ std::function<void()> Loans::Add() {
 }
 
 bool Loans::WaitForNone(std::chrono::milliseconds timeout) {
-  const auto end = std::chrono::steady_clock::now() + timeout;
+  const auto end = MonotonicClock::now() + timeout;
   MutexLock lock(&state_->mutex);
   // In a loop: new loans may come while this waits.
   while (state_->out > 0) {
-    const auto left = end - std::chrono::steady_clock::now();
+    const auto left = end - MonotonicClock::now();
     if (left <= left.zero()) {
       return false;
     }

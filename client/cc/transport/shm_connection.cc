@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/limits.h"
 #include "common/base/logging.h"
 #include "common/base/mutex.h"
@@ -164,9 +165,9 @@ class ShmConnection::State {
   // Waits until the ps has let go of our memory. If that takes too long, the ps
   // keeps the bytes that it sees now, and our memory becomes our own.
   void WaitUntilClosed() {
-    const auto deadline = std::chrono::steady_clock::now() + kLetGoWait;
+    const auto deadline = MonotonicClock::now() + kLetGoWait;
     MutexLock lock(&mutex_);
-    while (!closed_ && std::chrono::steady_clock::now() < deadline) {
+    while (!closed_ && MonotonicClock::now() < deadline) {
       let_go_.WaitFor(&mutex_, kLetGoWait);
     }
     if (!closed_) {
@@ -384,7 +385,7 @@ absl::Status ShmConnection::Receive(Answer* answer, Deadline deadline) {
       state_->RunLoans();  // the ps reads nothing any more
       return End(absl::UnavailableError("it is gone"));
     }
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = MonotonicClock::now();
     if (now >= deadline) {
       return Named(absl::DeadlineExceededError("no answer in time"));
     }

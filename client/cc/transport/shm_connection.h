@@ -20,20 +20,21 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/transport/shared_buffers.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/io/payload.h"
+#include "common/threads/thread.h"
 #include "proto/wire/shm_message.h"
 
 namespace weir {
 
 class ShmConnection {
  public:
-  using Deadline = std::chrono::steady_clock::time_point;
+  using Deadline = MonotonicClock::time_point;
   struct Answer {
     std::string message;
     ShmAnswer head;               // of `message`; never kEnd
@@ -73,7 +74,7 @@ class ShmConnection {
 
   const std::string address_;
   const std::shared_ptr<State> state_;
-  std::thread listener_;
+  Thread listener_;
 
   Mutex mutex_;
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);

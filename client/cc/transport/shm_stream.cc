@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 
 namespace weir {
@@ -73,7 +74,7 @@ std::unique_ptr<PullRowsStream> MakeShmPullRows(
 absl::StatusOr<PushRowsReply> PushRowsThroughShm(
     ShmConnection* connection, std::chrono::milliseconds timeout,
     const ChunkSource<PushRowsChunk>& next) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = MonotonicClock::now() + timeout;
   PushRowsChunk chunk;
   std::span<const char> payload;
   ShmConnection::Answer answer;

@@ -1,7 +1,6 @@
 #include "client/cc/transport/shm_transport.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "common/base/logging.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 namespace {
@@ -91,7 +91,7 @@ class ShmLink : public DataLink {
   void Sever() override { other_->Sever(); }
 
   int UsefulStreams(int wanted) override {
-    const int best = SharedStreams(std::thread::hardware_concurrency());
+    const int best = SharedStreams(Thread::hardware_concurrency());
     if (wanted > 0 || best == 1) {
       return std::max(wanted, 1);
     }

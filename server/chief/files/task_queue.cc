@@ -1,15 +1,16 @@
 #include "server/chief/files/task_queue.h"
 
-#include <thread>
 #include <utility>
 
+#include "common/base/clock.h"
+#include "common/threads/thread.h"
 #include "common/trace/trace.h"
 
 namespace weir {
 
 TaskQueue::TaskQueue(std::string name) : state_(std::make_shared<State>()) {
   // Detached: a call that never returns must not keep the process from ending.
-  std::thread([state = state_, name = std::move(name)] {
+  Thread([state = state_, name = std::move(name)] {
     Run(state, name);
   }).detach();
 }
@@ -23,8 +24,8 @@ TaskQueue::~TaskQueue() {
   dropped.swap(state_->tasks);
   state_->changed.NotifyAll();
   // A task that writes a file is nearly done; one that calls a dead ps is not.
-  const auto deadline = std::chrono::steady_clock::now() + kEndWait;
-  while (!state_->ended && std::chrono::steady_clock::now() < deadline) {
+  const auto deadline = MonotonicClock::now() + kEndWait;
+  while (!state_->ended && MonotonicClock::now() < deadline) {
     state_->changed.WaitFor(&state_->mutex, std::chrono::milliseconds(100));
   }
 }

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<WorkdirClaim>> WorkdirClaim::Take(
   }
   const std::string path = JoinPath(options.directory, kClaimName);
   const std::string secret_path = JoinPath(options.directory, kSecretName);
-  const auto deadline = std::chrono::steady_clock::now() + options.wait;
+  const auto deadline = MonotonicClock::now() + options.wait;
   for (;;) {
     WEIR_ASSIGN_OR_RETURN(FileDescriptor file, OpenClaim(path));
     const int operation = LOCK_EX | LOCK_NB;
@@ -160,12 +160,12 @@ absl::StatusOr<std::unique_ptr<WorkdirClaim>> WorkdirClaim::Take(
     }
     // flock with a timeout does not exist, and a predecessor that is about to
     // end is worth a short wait.
-    if (std::chrono::steady_clock::now() >= deadline) {
+    if (MonotonicClock::now() >= deadline) {
       return absl::UnavailableError(absl::StrCat(
           "another chief works in ", DirectoryOf(options.directory), ": ",
           Holder(file.get()), "; end it, or choose another --workdir"));
     }
-    std::this_thread::sleep_for(kLookEvery);
+    Clock::Real()->SleepFor(kLookEvery);
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "common/base/exhausted.h"
 #include "common/base/logging.h"
+#include "common/threads/thread.h"
 #include "common/trace/trace.h"
 
 namespace weir {
@@ -10,7 +11,7 @@ CallQueue::CallQueue(std::unique_ptr<grpc::ServerCompletionQueue> queue)
     : queue_(std::move(queue)) {}
 
 void CallQueue::Run() {
-  thread_ = std::thread([this] { Loop(); });
+  thread_ = Thread([this] { Loop(); });
 }
 
 void* CallQueue::Start(CallOperation* operation, std::shared_ptr<void> call) {

@@ -21,10 +21,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "common/base/mutex.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 
@@ -73,7 +73,7 @@ class CallQueue {
   Mutex mutex_;
   CondVar idle_;
   int64_t under_way_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace weir

@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/exhausted.h"
 #include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 namespace {
@@ -23,7 +25,7 @@ constexpr std::chrono::seconds kRefusedPause{10};
 class Seldom {
  public:
   bool Due() {
-    const auto now = std::chrono::steady_clock::now();
+    const auto now = MonotonicClock::now();
     if (now < next_) {
       return false;
     }
@@ -32,7 +34,7 @@ class Seldom {
   }
 
  private:
-  std::chrono::steady_clock::time_point next_;
+  MonotonicClock::time_point next_;
 };
 
 }  // namespace
@@ -68,7 +70,7 @@ ShmService::~ShmService() {
     thread_.join();
   }
   // No session begins any more.
-  std::thread last;
+  Thread last;
   {
     MutexLock lock(&mutex_);
     for (auto& [id, session] : sessions_) {
@@ -125,7 +127,7 @@ absl::Status ShmService::StartSession(UnixSocket socket) {
     RunSession(id, session.get());
   };
   const auto it = sessions_.try_emplace(id).first;
-  absl::StatusOr<std::thread> thread = StartThread(std::move(run));
+  absl::StatusOr<Thread> thread = StartThread(std::move(run));
   if (!thread.ok()) {
     sessions_.erase(it);
     return thread.status();
@@ -136,7 +138,7 @@ absl::Status ShmService::StartSession(UnixSocket socket) {
 
 void ShmService::RunSession(uint64_t id, ShmSession* session) {
   session->Run();
-  std::thread before;
+  Thread before;
   {
     MutexLock lock(&mutex_);
     const auto it = sessions_.find(id);

@@ -18,13 +18,13 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/limits.h"
 #include "common/base/mutex.h"
 #include "common/io/unix_socket.h"
+#include "common/threads/thread.h"
 #include "server/ps/memory/shared_arena.h"
 #include "server/ps/service/shm_session.h"
 #include "server/ps/service/shm_tickets.h"
@@ -51,7 +51,7 @@ class ShmService {
  private:
   struct Session {
     std::shared_ptr<ShmSession> session;
-    std::thread thread;
+    Thread thread;
   };
 
   ShmService(Store* store, SharedArena* arena, Options options,
@@ -67,7 +67,7 @@ class ShmService {
   const Options options_;
   const std::string name_;
   UnixSocket socket_;
-  std::thread thread_;
+  Thread thread_;
 
   Mutex mutex_;
   CondVar changed_;
@@ -76,7 +76,7 @@ class ShmService {
   std::map<uint64_t, Session> sessions_ ABSL_GUARDED_BY(mutex_);
   // The thread of the session that ended last: the next one that ends joins it,
   // and the destructor joins the last of all.
-  std::thread ended_ ABSL_GUARDED_BY(mutex_);
+  Thread ended_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir

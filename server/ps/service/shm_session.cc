@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 #include "common/base/exhausted.h"
 #include "common/base/limits.h"
 #include "common/base/logging.h"
@@ -276,10 +277,10 @@ absl::StatusOr<Payload> ShmSession::FindPayload(
     }
     return Payload::Borrowed(inline_payload);
   }
-  const auto deadline = std::chrono::steady_clock::now() + kRegionWait;
+  const auto deadline = MonotonicClock::now() + kRegionWait;
   MutexLock lock(&mutex_);
   while (place.region > regions_.size() && !closed_ &&
-         std::chrono::steady_clock::now() < deadline) {
+         MonotonicClock::now() < deadline) {
     region_added_.WaitFor(&mutex_, kRegionWait);
   }
   if (place.region > regions_.size()) {

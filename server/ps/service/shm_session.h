@@ -22,7 +22,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +29,7 @@
 #include "common/io/shared_channel.h"
 #include "common/io/shared_memory.h"
 #include "common/io/unix_socket.h"
+#include "common/threads/thread.h"
 #include "proto/wire/shm_message.h"
 #include "server/ps/memory/shared_arena.h"
 #include "server/ps/service/answer_flow.h"
@@ -94,7 +94,7 @@ class ShmSession : public AnswerFlow {
   std::unique_ptr<SharedChannel> channel_;  // after Open
   std::atomic<bool> closed_{false};
   // Used by the session's thread alone.
-  std::thread listener_;
+  Thread listener_;
   uint64_t requests_ = 0;  // that have come, without releases
   std::string long_chunk_;
   // Used by the listener alone.

@@ -10,9 +10,9 @@
 
 #include <deque>
 #include <functional>
-#include <thread>
 
 #include "common/base/mutex.h"
+#include "common/threads/thread.h"
 
 namespace weir {
 
@@ -32,7 +32,7 @@ class WorkThread {
   Mutex mutex_;
   CondVar changed_;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
-  std::thread thread_;  // last: uses all of the above
+  Thread thread_;  // last: uses all of the above
 };
 
 }  // namespace weir

@@ -78,13 +78,14 @@ ROOMS = {
         "": (),
     },
     "common": {
-        "objects": ("io", "base"),
+        "objects": ("io", "base", "threads"),
         "job": ("math", "io", "base"),
         "math": ("base",),
         "io": ("base",),
-        "metrics": ("base",),
+        "metrics": ("base", "threads"),
         "trace": ("base",),
-        "base": (),
+        "base": ("threads",),
+        "threads": (),
     },
 }
 ROOMS_MAX = {"server/ps": 12, "client/cc": 8}

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -13,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
+#include "common/threads/thread.h"
 #include "worker/data/input/bad_lines.h"
 #include "worker/data/input/feature_hash.h"
 #include "worker/data/input/input_file.h"
@@ -156,17 +156,16 @@ class Reader {
     int count = options_.threads;
     if (count <= 0) {
       // hardware_concurrency is 0 where it is not known.
-      count =
-          std::clamp<int>(static_cast<int>(std::thread::hardware_concurrency()),
-                          1, kThreadsMax);
+      count = std::clamp<int>(static_cast<int>(Thread::hardware_concurrency()),
+                              1, kThreadsMax);
     }
-    std::vector<std::thread> threads;
+    std::vector<Thread> threads;
     // The calling thread is one of them.
     for (int i = 1; i < count; ++i) {
       threads.emplace_back([this] { ParsePieces(); });
     }
     ParsePieces();
-    for (std::thread& thread : threads) {
+    for (Thread& thread : threads) {
       thread.join();
     }
   }
