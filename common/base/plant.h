@@ -18,6 +18,12 @@
 //   clock.wall_waits              timed waits follow the wall clock
 //   clock.wall_rows               rows take their age from the wall clock
 //   end.forgets_latecomers        who registers after the end gets an error
+//   client.silent_receipt         nobody is woken by the last receipt
+//   exchange.sends_once           a client does not repeat what a broken stream
+//                                 may have lost
+//   flow.writes_once              an answer that waits behind another one stays
+//   order.counts_again            a contribution that comes again counts again
+//   order.early_unmarked          the same of one that waits for its turn
 //   ps.leaves_at_once             a ps ends on SIGTERM without waiting
 //   roster.replaced_comes_back    a replaced process is taken for a new one by
 //                                 a restarted chief

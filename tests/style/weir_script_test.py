@@ -378,7 +378,7 @@ class WeirScriptTest(unittest.TestCase):
         self.assertNotIn("line 60\n", output)
         self.assertIn("    expected 1, got 2\n", output)
         self.assertEqual(
-            output.splitlines()[-1], "12 passed, 1 failed, 7 skipped"
+            output.splitlines()[-1], "13 passed, 1 failed, 7 skipped"
         )
         # What the linker warned of and how far Bazel was is in the log alone.
         self.assertNotIn("getaddrinfo", output)
@@ -416,7 +416,7 @@ class WeirScriptTest(unittest.TestCase):
         lines = [line.split("\x1b[K")[-1] for line in output.splitlines()]
         lines = [line for line in lines if line]
         self.assertRegex(lines[0], "^The logs are in runs/test_logs/")
-        self.assertEqual(lines[-1], "13 passed, 0 failed, 7 skipped")
+        self.assertEqual(lines[-1], "14 passed, 0 failed, 7 skipped")
         for line in lines[1:-1]:
             if not line.endswith("only with --full"):
                 self.assertRegex(line, r"^passed +\d+:\d\d    [A-Za-z]")
@@ -466,7 +466,7 @@ class WeirScriptTest(unittest.TestCase):
         )
         self.assertIn("    no network\n", output)
         self.assertEqual(
-            output.splitlines()[-1], "12 passed, 0 failed, 8 skipped"
+            output.splitlines()[-1], "13 passed, 0 failed, 8 skipped"
         )
 
 

@@ -10,6 +10,7 @@
 #include "client/cc/parameters/parameter_client.h"
 #include "common/base/check.h"
 #include "common/base/failpoint.h"
+#include "common/base/plant.h"
 #include "common/trace/trace.h"
 #include "proto/wire/value_encoding.h"
 
@@ -207,7 +208,9 @@ void ParameterClient::Receive(Channel* channel) {
   }
   // WaitReceipts and the failpoints look when the last receipt comes.
   if (!was_done && channel->exchange.contribution_done()) {
-    changed_.NotifyAll();
+    if (!Planted("client.silent_receipt")) {
+      changed_.NotifyAll();
+    }
     HitFailpoints(channel);
   }
   NoteFailure(channel);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/plant.h"
 #include "proto/wire/value_encoding.h"
 
 namespace weir {
@@ -250,7 +251,7 @@ void ShardExchange::OnStreamEnd(const absl::Status& status) {
     Block& block = blocks_[i];
     const bool wanted =
         block.want == WantState::kSent || block.want == WantState::kQueued;
-    if (block.push == PushState::kSent) {
+    if (block.push == PushState::kSent && !Planted("exchange.sends_once")) {
       // I1: whether the shard has taken it or not, the same identity makes the
       // repeat safe. I5: its want goes with it again.
       block.push = PushState::kReady;

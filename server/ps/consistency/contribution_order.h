@@ -40,6 +40,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "common/base/plant.h"
 #include "common/base/status.h"
 #include "proto/ps.pb.h"
 #include "server/ps/block/unit_order.h"
@@ -99,7 +100,8 @@ class ContributionOrder {
     return push.sequence() < unit.marks[slot] ||
            push.base_version() < unit.version ||
            (push.base_version() == unit.version &&
-            (index < unit.cursor || unit.early.count(index) > 0));
+            (index < unit.cursor ||
+             (unit.early.count(index) > 0 && !Planted("order.early_again"))));
   }
 
   // Sync: whether nothing is missing before contribution `index` (I3).
@@ -118,7 +120,10 @@ class ContributionOrder {
   template <class Early>
   void Keep(UnitOrder<Early>& unit, uint32_t slot, const Push& push,
             Early early) const {
-    ++unit.marks[slot];
+    if (!Planted("order.early_unmarked") ||
+        IsAwaited(unit, push.index_in_step())) {
+      ++unit.marks[slot];
+    }
     unit.early.emplace(push.index_in_step(), std::move(early));
   }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/exhausted.h"
 #include "common/base/failpoint.h"
+#include "common/base/plant.h"
 #include "common/base/status.h"
 #include "common/io/crc32c.h"
 #include "common/trace/trace.h"
@@ -351,7 +352,9 @@ void AnswerFlow::OnWritten(const std::shared_ptr<Question>& question, bool ok) {
       Drop();
     }
   }
-  WriteReady();
+  if (!Planted("flow.writes_once")) {
+    WriteReady();
+  }
   Pump();
   if (answered) {
     OnAnswered();

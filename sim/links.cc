@@ -1,0 +1,404 @@
+#include "sim/links.h"
+
+#include <deque>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "server/ps/service/answer_flow.h"
+
+namespace weir::sim {
+namespace {
+
+// gRPC's flow control lets about so many messages of a test's size leave before
+// the first one is read.
+constexpr size_t kWindow = 8;
+
+Payload CopyOf(std::span<const char> bytes) {
+  auto copy = std::make_shared<std::vector<char>>(bytes.begin(), bytes.end());
+  const std::span<const char> piece(copy->data(), copy->size());
+  return piece.empty() ? Payload() : Payload({piece}, std::move(copy));
+}
+
+absl::Status Named(const absl::Status& status, const std::string& address) {
+  return Annotate(status, absl::StrCat("ps ", address));
+}
+
+// The client's end of a stream.
+template <typename Header>
+struct StreamEnd {
+  struct Received {
+    Header header;
+    Payload payload;
+  };
+  std::deque<Received> answers;
+  std::optional<absl::Status> ended;
+  size_t on_the_way = 0;  // requests
+  std::deque<std::function<void()>> released;
+  WaitQueue changed;
+
+  void Changed() { Wake(&changed, changed.size()); }
+  void End(const absl::Status& status) {
+    if (!ended.has_value()) {
+      ended = status;
+    }
+    Changed();
+  }
+  // On a fibre of the client: nothing reads its payloads any more.
+  void GiveBackAll() {
+    while (!released.empty()) {
+      const std::function<void()> one = std::move(released.front());
+      released.pop_front();
+      if (one) {
+        one();
+      }
+    }
+  }
+};
+
+// The ps's end of a stream.
+template <typename Header>
+class SimFlow : public AnswerFlow {
+ public:
+  SimFlow(Network* network, Store* store,
+          std::shared_ptr<Connection> connection,
+          std::shared_ptr<StreamEnd<Header>> client)
+      : AnswerFlow(store, Arena::Heap(), /*window=*/1),
+        network_(network),
+        connection_(std::move(connection)),
+        client_(std::move(client)) {}
+
+  void Gone() { ClientGone(); }
+
+ private:
+  void Write(Answer&& answer, bool /*last*/) override {
+    Payload payload;
+    if (answer.values) {
+      payload = CopyOf(
+          {reinterpret_cast<const char*>(answer.values.data()), answer.bytes});
+    }
+    network_->ToClient(connection_,
+                       [client = client_, payload,
+                        header = std::get<Header>(std::move(answer.header))] {
+                         client->answers.push_back({header, payload});
+                         client->Changed();
+                       });
+    // The wire has taken it a little later.
+    network_->Later(
+        [self = shared_from_this(), this, question = answer.question] {
+          OnWritten(question, true);
+        });
+  }
+  void Finish(const absl::Status& status) override {
+    network_->ToClient(connection_,
+                       [client = client_, status] { client->End(status); });
+  }
+
+  Network* const network_;
+  const std::shared_ptr<Connection> connection_;
+  const std::shared_ptr<StreamEnd<Header>> client_;
+};
+
+template <typename Request, typename Header>
+class SimStream : public DataStream<Request, Header> {
+ public:
+  SimStream(Network* network, std::string address, int process)
+      : network_(network), address_(std::move(address)) {
+    const Network::Server* const server = network_->Find(address_);
+    if (server == nullptr) {
+      end_->End(absl::UnavailableError("connection refused"));
+      return;
+    }
+    connection_ = network_->Connect(process, server->process);
+    flow_ = std::make_shared<SimFlow<Header>>(network_, server->store,
+                                              connection_, end_);
+    connection_->at_client = [end = end_](const absl::Status& why) {
+      end->End(why);
+      end->GiveBackAll();
+    };
+    connection_->at_server = [flow = flow_] { flow->Gone(); };
+  }
+  ~SimStream() override {
+    Cancel();
+    end_->GiveBackAll();
+  }
+
+  absl::Status Send(const Request& header, std::span<const char> payload,
+                    std::function<void()> released) override {
+    const Payload copy = CopyOf(payload);
+    end_->released.push_back(std::move(released));
+    while (!end_->ended.has_value() && end_->on_the_way >= kWindow) {
+      Wait(&end_->changed, nullptr);
+    }
+    if (end_->ended.has_value()) {
+      end_->GiveBackAll();
+      return Named(*end_->ended, address_);
+    }
+    ++end_->on_the_way;
+    network_->ToServer(connection_, [network = network_, flow = flow_,
+                                     connection = connection_, end = end_,
+                                     header, copy] {
+      if (const absl::Status status = Take(flow.get(), header, copy);
+          !status.ok()) {
+        flow->Fail(status);
+      }
+      network->ToClient(connection, [end] {
+        --end->on_the_way;
+        if (!end->released.empty()) {
+          const std::function<void()> one = std::move(end->released.front());
+          end->released.pop_front();
+          if (one) {
+            one();
+          }
+        }
+        end->Changed();
+      });
+    });
+    return absl::OkStatus();
+  }
+
+  absl::Status Receive(Header* header, Payload* payload) override {
+    while (end_->answers.empty() && !end_->ended.has_value()) {
+      Wait(&end_->changed, nullptr);
+    }
+    if (end_->answers.empty() || end_->ended.has_value()) {
+      return Named(*end_->ended, address_);
+    }
+    *header = std::move(end_->answers.front().header);
+    *payload = std::move(end_->answers.front().payload);
+    end_->answers.pop_front();
+    return absl::OkStatus();
+  }
+
+  void Cancel() override {
+    end_->End(absl::CancelledError("cancelled"));
+    if (connection_ != nullptr) {
+      network_->Reset(connection_.get(), absl::CancelledError("cancelled"));
+    }
+  }
+
+ private:
+  static absl::Status Take(AnswerFlow* flow, const GradientChunk& chunk,
+                           const Payload& payload) {
+    return flow->Take(chunk, payload);
+  }
+  static absl::Status Take(AnswerFlow* flow, const PullRowsChunk& request,
+                           const Payload&) {
+    flow->Take(request);
+    return absl::OkStatus();
+  }
+
+  Network* const network_;
+  const std::string address_;
+  const std::shared_ptr<StreamEnd<Header>> end_ =
+      std::make_shared<StreamEnd<Header>>();
+  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<SimFlow<Header>> flow_;
+};
+
+class SimLink : public ControlLink, public DataLink {
+ public:
+  using Timeout = LinkTimeout;
+
+  SimLink(Network* network, std::string address, int process)
+      : network_(network), address_(std::move(address)), process_(process) {}
+
+  const std::string& address() const override { return address_; }
+
+  std::unique_ptr<PushPullStream> OpenPushPull() override {
+    return std::make_unique<SimStream<GradientChunk, ValueChunk>>(
+        network_, address_, process_);
+  }
+  std::unique_ptr<PullRowsStream> OpenPullRows() override {
+    return std::make_unique<SimStream<PullRowsChunk, RowChunk>>(
+        network_, address_, process_);
+  }
+
+  absl::StatusOr<PushRowsReply> PushRows(
+      Timeout timeout, const ChunkSource<PushRowsChunk>& next) override {
+    std::vector<std::pair<PushRowsChunk, Payload>> chunks;
+    PushRowsChunk header;
+    std::span<const char> payload;
+    while (next(&header, &payload)) {
+      chunks.emplace_back(header, CopyOf(payload));
+      payload = {};
+    }
+    return Ask<PushRowsReply>(timeout, [chunks = std::move(chunks)](
+                                           Store* store, auto done) {
+      auto update = std::make_shared<RowPush>(store);
+      for (const auto& [one, bytes] : chunks) {
+        if (const absl::Status status = update->Add(one, bytes); !status.ok()) {
+          done(status);
+          return;
+        }
+      }
+      update->Apply([update, store, done](absl::StatusOr<PushRowsReply> reply) {
+        if (reply.ok()) {
+          reply->set_incarnation(store->incarnation());
+        }
+        done(std::move(reply));
+      });
+    });
+  }
+
+  absl::StatusOr<HelloReply> Hello(Timeout timeout) override {
+    return Call<HelloReply>(timeout,
+                            [](Store* store) { return store->Hello(); });
+  }
+  absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
+                                       Timeout timeout) override {
+    return Call<DeclareReply>(
+        timeout, [request](Store* store) { return store->Declare(request); });
+  }
+  absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request,
+                                       Timeout timeout) override {
+    return Call<DeclareReply>(
+        timeout, [request](Store* store) { return store->Restore(request); });
+  }
+  absl::StatusOr<AssignReply> Assign(
+      Timeout timeout, const ChunkSource<AssignChunk>& next) override {
+    std::vector<std::pair<AssignChunk, Payload>> chunks;
+    AssignReply reply;
+    AssignChunk header;
+    std::span<const char> payload;
+    while (next(&header, &payload)) {
+      chunks.emplace_back(header, CopyOf(payload));
+      reply.set_elements(reply.elements() + payload.size() / sizeof(float));
+      payload = {};
+    }
+    return Call<AssignReply>(
+        timeout, [chunks, reply](Store* store) -> absl::StatusOr<AssignReply> {
+          for (const auto& [one, bytes] : chunks) {
+            WEIR_RETURN_IF_ERROR(store->Assign(one, bytes));
+          }
+          return reply;
+        });
+  }
+  absl::Status SetSlots(const SetSlotsRequest& request,
+                        Timeout timeout) override {
+    return CallStatus(
+        timeout, [request](Store* store) { return store->SetSlots(request); });
+  }
+  absl::StatusOr<PsStatus> GetStatus(const GetStatusRequest& request,
+                                     Timeout timeout) override {
+    return Call<PsStatus>(
+        timeout, [request](Store* store) { return store->GetStatus(request); });
+  }
+  absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
+                                     Timeout timeout) override {
+    return Call<ShrinkReply>(
+        timeout, [request](Store* store) { return store->Shrink(request); });
+  }
+  absl::Status Shutdown(const ShutdownRequest& request,
+                        Timeout timeout) override {
+    return CallStatus(timeout, [request](Store* store) {
+      return store->CheckShutdown(request);
+    });
+  }
+
+  absl::Status Snapshot(
+      const SnapshotRequest& request, Timeout timeout,
+      const std::function<void(const SnapshotReply&)>& reply) override {
+    return AskUntil<SnapshotReply>(
+               timeout,
+               [request](Store* store, auto done) {
+                 store->Snapshot(request, done, [](std::function<void()> work) {
+                   Start(std::move(work));
+                 });
+               },
+               [&reply](const SnapshotReply& answer) {
+                 reply(answer);
+                 return answer.has_file();
+               })
+        .status();
+  }
+
+ private:
+  template <typename Reply>
+  struct Asked {
+    std::deque<absl::StatusOr<Reply>> replies;
+    WaitQueue changed;
+  };
+
+  // Calls `work(store, done)` at the ps. Returns what `done` gets there when
+  // `is_last` says so of it.
+  template <typename Reply, typename Work, typename IsLast>
+  absl::StatusOr<Reply> AskUntil(Timeout timeout, Work work, IsLast is_last) {
+    const Network::Server* const server = network_->Find(address_);
+    if (server == nullptr) {
+      SleepFor(std::chrono::milliseconds(1));
+      return Named(absl::UnavailableError("connection refused"), address_);
+    }
+    const auto connection = network_->Connect(process_, server->process);
+    const auto asked = std::make_shared<Asked<Reply>>();
+    connection->at_client = [asked](const absl::Status& why) {
+      asked->replies.emplace_back(why);
+      Wake(&asked->changed, 1);
+    };
+    network_->ToServer(connection, [network = network_, store = server->store,
+                                    connection, asked, work] {
+      work(store, [network, connection, asked](absl::StatusOr<Reply> reply) {
+        network->ToClient(connection, [asked, reply] {
+          asked->replies.push_back(reply);
+          Wake(&asked->changed, 1);
+        });
+      });
+    });
+    const auto end = Now() + timeout;
+    absl::StatusOr<Reply> reply;
+    do {
+      while (asked->replies.empty() && Now() < end) {
+        Wait(&asked->changed, nullptr, end - Now());
+      }
+      if (asked->replies.empty()) {
+        reply = absl::DeadlineExceededError("no answer");
+        break;
+      }
+      reply = std::move(asked->replies.front());
+      asked->replies.pop_front();
+    } while (reply.ok() && !is_last(*reply));
+    connection->at_client = nullptr;
+    network_->Reset(connection.get(), absl::CancelledError("the call is over"));
+    return reply.ok() ? std::move(reply) : Named(reply.status(), address_);
+  }
+
+  template <typename Reply, typename Work>
+  absl::StatusOr<Reply> Ask(Timeout timeout, Work work) {
+    return AskUntil<Reply>(timeout, std::move(work),
+                           [](const Reply&) { return true; });
+  }
+  template <typename Reply, typename Work>
+  absl::StatusOr<Reply> Call(Timeout timeout, Work work) {
+    return Ask<Reply>(timeout,
+                      [work](Store* store, auto done) { done(work(store)); });
+  }
+  template <typename Work>
+  absl::Status CallStatus(Timeout timeout, Work work) {
+    return Call<bool>(timeout,
+                      [work](Store* store) -> absl::StatusOr<bool> {
+                        WEIR_RETURN_IF_ERROR(work(store));
+                        return true;
+                      })
+        .status();
+  }
+
+  Network* const network_;
+  const std::string address_;
+  const int process_;
+};
+
+}  // namespace
+
+std::unique_ptr<ControlLink> SimTransport::Connect(const std::string& address) {
+  return std::make_unique<SimLink>(network_, address, process_);
+}
+
+std::unique_ptr<DataLink> SimTransport::ConnectData(
+    const std::string& address) {
+  return std::make_unique<SimLink>(network_, address, process_);
+}
+
+}  // namespace weir::sim

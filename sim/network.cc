@@ -1,0 +1,184 @@
+#include "sim/network.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "sim/links.h"
+
+namespace weir::sim {
+
+Inbox::Inbox() {
+  Start([this] { Loop(); });
+}
+
+void Inbox::Put(std::chrono::nanoseconds at, std::function<void()> work) {
+  if (!closed_) {
+    work_.emplace(std::make_pair(at.count(), count_++), std::move(work));
+    Wake(&changed_, 1);
+  }
+}
+
+void Inbox::Loop() {
+  for (;;) {
+    if (work_.empty()) {
+      Wait(&changed_, nullptr);
+      continue;
+    }
+    const auto first = work_.begin();
+    const std::chrono::nanoseconds left =
+        std::chrono::nanoseconds(first->first.first) - Now();
+    if (left.count() > 0) {
+      Wait(&changed_, nullptr, left);
+      continue;
+    }
+    const std::function<void()> work = std::move(first->second);
+    work_.erase(first);
+    work();
+  }
+}
+
+void Network::Join() { inboxes_[Process()] = std::make_shared<Inbox>(); }
+
+void Network::Serve(const std::string& address, Store* store) {
+  servers_[address] = {Process(), store};
+}
+
+std::unique_ptr<Transport> Network::NewTransport() {
+  return std::make_unique<SimTransport>(this, Process());
+}
+
+const Network::Server* Network::Find(const std::string& address) const {
+  const auto found = servers_.find(address);
+  return found == servers_.end() ? nullptr : &found->second;
+}
+
+Inbox* Network::InboxOf(int process) {
+  const auto found = inboxes_.find(process);
+  return found == inboxes_.end() ? nullptr : found->second.get();
+}
+
+std::chrono::nanoseconds Network::Delay() const {
+  const auto spread = static_cast<uint64_t>(
+      (faults_.delay_max - faults_.delay_min).count() + 1);
+  return faults_.delay_min +
+         std::chrono::nanoseconds(static_cast<int64_t>(RandomBelow(spread)));
+}
+
+std::shared_ptr<Connection> Network::Connect(int client, int server) {
+  auto connection = std::make_shared<Connection>();
+  connection->client = client;
+  connection->server = server;
+  std::erase_if(connections_, [](const auto& one) { return one.expired(); });
+  connections_.push_back(connection);
+  return connection;
+}
+
+void Network::ToServer(const std::shared_ptr<Connection>& connection,
+                       std::function<void()> work) {
+  Send(connection, /*there=*/true, std::move(work));
+}
+
+void Network::ToClient(const std::shared_ptr<Connection>& connection,
+                       std::function<void()> work) {
+  Send(connection, /*there=*/false, std::move(work));
+}
+
+void Network::Send(const std::shared_ptr<Connection>& connection, bool there,
+                   std::function<void()> work) {
+  if (!connection->broken.ok()) {
+    return;
+  }
+  // The one that breaks the connection may still have arrived.
+  const bool reset =
+      faults_.reset_one_in > 0 && RandomBelow(faults_.reset_one_in) == 0;
+  if (reset && RandomBelow(2) == 0) {
+    Reset(connection.get(), absl::UnavailableError("connection reset"));
+    return;
+  }
+  int64_t* const last =
+      there ? &connection->last_there_ns : &connection->last_back_ns;
+  int64_t at = (Now() + Delay()).count();
+  const auto parted = parted_until_ns_.find(
+      std::minmax(connection->client, connection->server));
+  if (parted != parted_until_ns_.end()) {
+    at = std::max(at, parted->second);
+  }
+  *last = std::max(*last + 1, at);
+  Inbox* const inbox = InboxOf(there ? connection->server : connection->client);
+  if (inbox == nullptr) {
+    return;
+  }
+  inbox->Put(std::chrono::nanoseconds(*last),
+             [this, connection, work = std::move(work)] {
+               if (connection->broken.ok()) {  // I2
+                 ++arrived_;
+                 work();
+               }
+             });
+  if (reset) {
+    // After the message, before or after its answer.
+    inbox->Put(std::chrono::nanoseconds(*last) + Delay(), [this, connection] {
+      Reset(connection.get(), absl::UnavailableError("connection reset"));
+    });
+  }
+}
+
+void Network::Reset(Connection* connection, const absl::Status& why) {
+  if (!connection->broken.ok()) {
+    return;
+  }
+  connection->broken = why;
+  resets_ += absl::IsUnavailable(why) ? 1 : 0;
+  // Each side hears of it in its own fibre, I1.
+  if (Inbox* const inbox = InboxOf(connection->client);
+      inbox != nullptr && connection->at_client) {
+    inbox->Put(Now() + Delay(),
+               [tell = connection->at_client, why] { tell(why); });
+  }
+  if (Inbox* const inbox = InboxOf(connection->server);
+      inbox != nullptr && connection->at_server) {
+    inbox->Put(Now() + Delay(), connection->at_server);
+  }
+  // What they hold holds the connection.
+  connection->at_client = nullptr;
+  connection->at_server = nullptr;
+}
+
+void Network::Later(std::function<void()> work) {
+  InboxOf(Process())->Put(Now() + Delay(), std::move(work));
+}
+
+void Network::KillProcess(int process) {
+  Kill(process);
+  if (Inbox* const inbox = InboxOf(process)) {
+    inbox->Close();
+  }
+  std::erase_if(servers_, [process](const auto& server) {
+    return server.second.process == process;
+  });
+  for (const auto& weak : std::vector(connections_)) {
+    if (const auto connection = weak.lock();
+        connection != nullptr &&
+        (connection->client == process || connection->server == process)) {
+      Reset(connection.get(), absl::UnavailableError("the peer was killed"));
+    }
+  }
+}
+
+void Network::Part(int a, int b, std::chrono::nanoseconds time) {
+  parted_until_ns_[std::minmax(a, b)] = (Now() + time).count();
+}
+
+void Network::ResetAll(int a, int b) {
+  for (const auto& weak : std::vector(connections_)) {
+    if (const auto connection = weak.lock();
+        connection != nullptr &&
+        std::minmax(connection->client, connection->server) ==
+            std::minmax(a, b)) {
+      Reset(connection.get(), absl::UnavailableError("connection reset"));
+    }
+  }
+}
+
+}  // namespace weir::sim

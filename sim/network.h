@@ -1,0 +1,133 @@
+// A network in a simulated world: it is late, it breaks, and it parts hosts.
+//
+// Place: beside gRPC and shared memory, under the product's clients and over
+// its stores. Calls begin at AnswerFlow, as gRPC's do, so windows and budgets
+// of a ps are the product's own.
+//
+// Terms
+//   task        one simulated process with a place in this network. One fibre
+//               of it runs what arrives, as a ps's completion queue does.
+//   way         from one task to another. What is sent on a connection arrives
+//               in order; connections overtake each other.
+//   reset       a connection ends on both sides; what was on its way is lost.
+//   parted      nothing arrives between two tasks, and nothing says so.
+//
+// Invariants
+//   I1. Nothing of one task runs in a fibre of another, so a task that is
+//       killed holds no lock of the others.
+//   I2. A message arrives once or never.
+// Threads: for fibres. Code here has no locks, because no other fibre runs
+//   until it calls something that waits (common/threads/scheduler.h).
+#ifndef SIM_NETWORK_H_
+#define SIM_NETWORK_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/cc/transport/transport.h"
+#include "common/threads/scheduler.h"
+#include "server/ps/store/store.h"
+
+namespace weir::sim {
+
+struct Faults {
+  std::chrono::nanoseconds delay_min{10'000};
+  std::chrono::nanoseconds delay_max{200'000};
+  // One message in so many resets its connection; 0: none does.
+  uint64_t reset_one_in = 0;
+};
+
+// Runs what it is given, in order of time, in a fibre of the process that made
+// it.
+class Inbox {
+ public:
+  // Starts the fibre.
+  Inbox();
+
+  void Put(std::chrono::nanoseconds at, std::function<void()> work);
+  // Drops everything that comes from now on. For the process's end.
+  void Close() { work_.clear(), closed_ = true; }
+
+ private:
+  void Loop();
+
+  // By time, then in the order in which they came.
+  std::map<std::pair<int64_t, uint64_t>, std::function<void()>> work_;
+  WaitQueue changed_;
+  uint64_t count_ = 0;
+  bool closed_ = false;
+};
+
+// One connection of a client to a ps.
+struct Connection {
+  int client = 0;  // processes
+  int server = 0;
+  absl::Status broken;
+  int64_t last_there_ns = 0;  // when the newest message arrives
+  int64_t last_back_ns = 0;
+  std::function<void(const absl::Status&)> at_client;  // runs at a reset
+  std::function<void()> at_server;
+};
+
+class Network {
+ public:
+  void SetFaults(const Faults& faults) { faults_ = faults; }
+
+  // A fibre of a process calls these for it.
+  void Join();
+  // From now on `store`, of the calling process, answers at `address`.
+  void Serve(const std::string& address, Store* store);
+  std::unique_ptr<Transport> NewTransport();
+
+  // Kills a process. Its connections are reset.
+  void KillProcess(int process);
+  // Parts two tasks for `time`, or resets all their connections.
+  void Part(int a, int b, std::chrono::nanoseconds time);
+  void ResetAll(int a, int b);
+
+  // Messages that arrived, connections that were reset.
+  uint64_t arrived() const { return arrived_; }
+  uint64_t resets() const { return resets_; }
+
+  // For links and streams.
+  struct Server {
+    int process = 0;
+    Store* store = nullptr;
+  };
+  // Null: nobody serves there.
+  const Server* Find(const std::string& address) const;
+  std::shared_ptr<Connection> Connect(int client, int server);
+  // Runs `work` there once, or never. With a fault it resets `connection`.
+  void ToServer(const std::shared_ptr<Connection>& connection,
+                std::function<void()> work);
+  void ToClient(const std::shared_ptr<Connection>& connection,
+                std::function<void()> work);
+  void Reset(Connection* connection, const absl::Status& why);
+  // Runs `work` in the calling task a little later.
+  void Later(std::function<void()> work);
+
+ private:
+  void Send(const std::shared_ptr<Connection>& connection, bool there,
+            std::function<void()> work);
+  std::chrono::nanoseconds Delay() const;
+  Inbox* InboxOf(int process);
+
+  Faults faults_;
+  std::map<int, std::shared_ptr<Inbox>> inboxes_;
+  std::map<std::string, Server> servers_;
+  std::vector<std::weak_ptr<Connection>> connections_;
+  std::map<std::pair<int, int>, int64_t> parted_until_ns_;
+  uint64_t arrived_ = 0;
+  uint64_t resets_ = 0;
+};
+
+}  // namespace weir::sim
+
+#endif  // SIM_NETWORK_H_
