@@ -10,10 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "client/cc/job/slot_marks.h"
 #include "client/cc/parameters/parameter_client.h"
+#include "client/cc/parameters/table_client.h"
+#include "common/base/status.h"
 #include "common/job/layout.h"
 #include "google/protobuf/text_format.h"
 #include "proto/wire/layout_io.h"
 #include "sim/network.h"
+#include "sim/plan.h"
 
 namespace weir::sim {
 namespace {
@@ -24,78 +27,11 @@ using std::chrono::seconds;
 // Processes; the main fibre is 0.
 constexpr int kFirstShard = 1;
 constexpr int kFirstWorker = 100;
+constexpr int kDim = 3;  // of the table
 constexpr auto kLostAfter = seconds(10);
 constexpr auto kCallTimeout = seconds(5);
 // In the world's time; far more than any plan needs.
 constexpr auto kWorldMax = seconds(3600);
-
-enum class Mode { kAsync, kSync, kStaleness };
-
-// What a seed draws.
-struct Plan {
-  Mode mode = Mode::kAsync;
-  int shards = 1;
-  int slots = 1;
-  uint64_t contributions = 0;  // of each slot
-  uint64_t in_step = 1;        // sync: contributions of a step
-  int block_elements = 16;
-  int variables = 1;
-  Faults faults;
-  int kills = 0;
-  int parts = 0;
-
-  std::string Words() const;
-};
-
-template <typename T>
-T Pick(std::initializer_list<T> of) {
-  return *(of.begin() + RandomBelow(of.size()));
-}
-
-Plan DrawPlan() {
-  Plan plan;
-  plan.mode = Pick({Mode::kAsync, Mode::kSync, Mode::kStaleness});
-  plan.shards = 1 + static_cast<int>(RandomBelow(3));
-  plan.slots = Pick({1, 2, 4});
-  plan.contributions = 4 + RandomBelow(20);
-  plan.in_step =
-      static_cast<uint64_t>(plan.slots) * static_cast<uint64_t>(Pick({1, 2}));
-  plan.contributions -= plan.contributions % 2;  // whole steps
-  plan.block_elements = Pick({16, 32, 64});
-  plan.variables = 1 + static_cast<int>(RandomBelow(4));
-  plan.faults.delay_min = Pick({milliseconds(0), milliseconds(1)});
-  plan.faults.delay_max =
-      plan.faults.delay_min +
-      Pick({milliseconds(1), milliseconds(20), milliseconds(500)});
-  plan.faults.reset_one_in = Pick<uint64_t>({0, 1000, 100, 20});
-  plan.kills = Pick({0, 0, 1, 2, 5});
-  plan.parts = Pick({0, 0, 1, 3});
-  return plan;
-}
-
-// `mode` of a job whose steps have `in_step` contributions, as a Declaration
-// has it.
-std::string UpdateText(Mode mode, uint64_t in_step) {
-  switch (mode) {
-    case Mode::kAsync:
-      return "async {}";
-    case Mode::kSync:
-      return absl::StrCat("sync { contributions: ", in_step, " }");
-    case Mode::kStaleness:
-      return "bounded_staleness { bound: 2 }";
-  }
-  return "";
-}
-
-std::string Plan::Words() const {
-  return absl::StrCat(
-      UpdateText(mode, in_step), ", ", shards, " shards, ", slots, " slots, ",
-      contributions, " contributions each, ", block_elements,
-      " elements a block, ", variables, " variables, messages take up to ",
-      faults.delay_max / std::chrono::microseconds(1), " us, one in ",
-      faults.reset_one_in, " breaks its connection, ", kills, " kills, ", parts,
-      " parted");
-}
 
 class Ledger {
  public:
@@ -106,12 +42,16 @@ class Ledger {
     std::string text = absl::StrCat(
         "job: 'sim' history: 1 shard_count: ", plan_.shards,
         " slot_count: ", plan_.slots, " block_elements: ", plan_.block_elements,
-        " out_of_order_bytes: 1048576 update { ",
-        UpdateText(plan_.mode, plan_.in_step),
+        " out_of_order_bytes: 1048576 update { ", plan_.Update(),
         " } group { optimizer { sgd {} } schedule { learning_rate: 1 } }");
     for (int v = 0; v < plan_.variables; ++v) {
       absl::StrAppend(&text, " variable { name: 'v", v, "' shape: ", 5 + 40 * v,
                       " }");
+    }
+    if (plan_.ids > 0) {
+      absl::StrAppend(&text, " table { name: 't' dim: ", kDim,
+                      " schedule { learning_rate: 1 } optimizer { sgd {} }"
+                      " initializer { zeros {} } }");
     }
     if (!google::protobuf::TextFormat::ParseFromString(text, &declaration_)) {
       std::abort();
@@ -145,8 +85,8 @@ class Ledger {
     if (result_->broken.empty()) {
       CheckEnd();
     }
-    result_->messages = network_.arrived();
-    result_->resets = network_.resets();
+    result_->counts.messages = network_.arrived();
+    result_->counts.resets = network_.resets();
   }
 
  private:
@@ -234,26 +174,55 @@ class Ledger {
     return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
   }
 
-  void Work(int slot, uint32_t generation, uint64_t next) {
-    const Sender sender = SenderOf(slot, generation);
-    const auto elements = static_cast<size_t>(layout_->flat_elements());
-    std::vector<float> parameters(elements);
-    std::vector<float> gradients(elements);
-    const std::unique_ptr<Transport> transport = network_.NewTransport();
+  // What a process of a worker has.
+  struct Worker {
+    Sender sender;
+    std::unique_ptr<Transport> transport;
+    std::vector<float> parameters;
+    std::vector<float> gradients;
+    std::vector<uint64_t> ids;  // of the contribution under way
+    std::vector<float> rows;
+    std::vector<float> row_gradients;
+    std::unique_ptr<ParameterClient> blocks;
+    std::unique_ptr<TableClient> table;  // null: the job has none
+  };
+
+  absl::Status Open(Worker* worker) {
+    worker->transport = network_.NewTransport();
+    worker->parameters.resize(static_cast<size_t>(layout_->flat_elements()));
+    worker->gradients.resize(worker->parameters.size());
+    ShardClientOptions shards;
+    shards.transport = worker->transport.get();
+    shards.addresses = addresses_;
+    shards.lost_after = kLostAfter;
     ParameterClient::Options options;
-    options.transport = transport.get();
-    options.addresses = addresses_;
-    options.lost_after = kLostAfter;
+    static_cast<ShardClientOptions&>(options) = shards;
     options.layout = layout_.get();
-    options.parameters = parameters.data();
-    options.gradients = gradients.data();
-    auto client = ParameterClient::Create(std::move(options));
-    absl::Status status = client.status();
+    options.parameters = worker->parameters.data();
+    options.gradients = worker->gradients.data();
+    WEIR_ASSIGN_OR_RETURN(worker->blocks,
+                          ParameterClient::Create(std::move(options)));
+    if (plan_.ids == 0) {
+      return absl::OkStatus();
+    }
+    TableClient::Options of_table;
+    static_cast<ShardClientOptions&>(of_table) = shards;
+    of_table.tables = {declaration_.table(0)};
+    of_table.piece_bytes = 64;  // a few rows
+    WEIR_ASSIGN_OR_RETURN(worker->table,
+                          TableClient::Create(std::move(of_table)));
+    return absl::OkStatus();
+  }
+
+  void Work(int slot, uint32_t generation, uint64_t next) {
+    Worker worker;
+    worker.sender = SenderOf(slot, generation);
+    absl::Status status = Open(&worker);
     if (status.ok()) {
-      status = (*client)->StartPull(sender, WantFor(slot, next));
+      status = worker.blocks->StartPull(worker.sender, WantFor(slot, next));
     }
     for (uint64_t n = next; status.ok() && n < plan_.contributions; ++n) {
-      status = Contribute(client->get(), sender, n, &gradients);
+      status = Contribute(&worker, n);
     }
     Note(absl::StrCat("slot ", slot, " ends: ", status.message()));
     if (!status.ok()) {
@@ -263,37 +232,74 @@ class Ledger {
     done_[static_cast<size_t>(slot)] = true;
   }
 
-  absl::Status Contribute(ParameterClient* client, const Sender& sender,
-                          uint64_t n, std::vector<float>* gradients) {
-    const int slot = static_cast<int>(sender.slot());
-    if (absl::Status status = client->WaitPull(); !status.ok()) {
-      return status;
+  absl::Status Contribute(Worker* worker, uint64_t n) {
+    const int slot = static_cast<int>(worker->sender.slot());
+    WEIR_RETURN_IF_ERROR(worker->blocks->WaitPull());
+    TableClient::Versions versions;
+    if (worker->table != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(versions, Look(worker, n));
     }
     SleepFor(milliseconds(RandomBelow(20)));  // computes
     ContributionPush push;
-    push.sender = sender;
+    push.sender = worker->sender;
     push.sequence = n;
     push.index_in_step =
         static_cast<uint32_t>(NumberOf(slot, n) % plan_.in_step);
+    const ContributionPush of_rows = push;
     if (n + 1 < plan_.contributions) {
       push.then = WantFor(slot, n + 1);
     }
-    if (absl::Status status = client->BeginContribution(push); !status.ok()) {
-      return status;
-    }
-    for (size_t e = 0; e < gradients->size(); ++e) {
-      (*gradients)[e] = Gradient(slot, n, static_cast<int64_t>(e));
+    WEIR_RETURN_IF_ERROR(worker->blocks->BeginContribution(push));
+    for (size_t e = 0; e < worker->gradients.size(); ++e) {
+      worker->gradients[e] = Gradient(slot, n, static_cast<int64_t>(e));
     }
     for (size_t v = layout_->variables().size(); v-- > 0;) {
-      client->GradientReady(static_cast<int>(v));
+      worker->blocks->GradientReady(static_cast<int>(v));
     }
-    if (absl::Status status = client->FinishContribution(); !status.ok()) {
-      return status;
+    WEIR_RETURN_IF_ERROR(worker->blocks->FinishContribution());
+    if (worker->table != nullptr) {
+      worker->row_gradients.clear();
+      for (const uint64_t id : worker->ids) {
+        worker->row_gradients.insert(worker->row_gradients.end(), kDim,
+                                     Gradient(slot, n, IdNumber(id)));
+      }
+      const TableClient::Gradients rows = {0, worker->ids,
+                                           worker->row_gradients.data()};
+      WEIR_RETURN_IF_ERROR(
+          worker->table->StartUpdate(of_rows, versions, {&rows, 1}));
+      WEIR_RETURN_IF_ERROR(worker->table->WaitUpdate().status());
     }
-    if (const auto result = client->WaitReceipts(); !result.ok()) {
-      return result.status();
+    return worker->blocks->WaitReceipts().status();
+  }
+
+  // Reads the rows of a contribution.
+  absl::StatusOr<TableClient::Versions> Look(Worker* worker, uint64_t n) {
+    const int slot = static_cast<int>(worker->sender.slot());
+    worker->ids.clear();
+    for (int i = 0; i < plan_.ids; ++i) {
+      if (HasId(slot, n, i)) {
+        worker->ids.push_back(IdOf(i));
+      }
     }
-    return absl::OkStatus();
+    worker->rows.assign(worker->ids.size() * kDim, 0);
+    const TableClient::Wanted wanted = {0, worker->ids, worker->rows.data()};
+    WEIR_RETURN_IF_ERROR(worker->table->StartLookup(
+        worker->sender, WantFor(slot, n), /*train=*/true, {&wanted, 1}));
+    return worker->table->WaitLookup();
+  }
+
+  // Ids ascend with their numbers and lie far from each other.
+  static uint64_t IdOf(int number) {
+    return static_cast<uint64_t>(number) * 0x100000001;
+  }
+  static int64_t IdNumber(uint64_t id) {
+    return static_cast<int64_t>(id / 0x100000001);
+  }
+  // Whether contribution n of a slot has a row.
+  static bool HasId(int slot, uint64_t n, int number) {
+    return (static_cast<uint64_t>(number) + n + static_cast<uint64_t>(slot)) %
+               3 !=
+           0;
   }
 
   // Of all slots' contributions, in the order of a job.
@@ -323,7 +329,7 @@ class Ledger {
           static_cast<uint64_t>(kills)) {
         --kills;
         if (!done_[static_cast<size_t>(slot)]) {
-          ++result_->kills;
+          ++result_->counts.kills;
           Note(absl::StrCat("kill the worker of slot ", slot));
           network_.KillProcess(workers_[slot]);
           StartWorker(slot);
@@ -331,7 +337,7 @@ class Ledger {
         continue;
       }
       --parts;
-      ++result_->parts;
+      ++result_->counts.parts;
       const int shard =
           kFirstShard +
           static_cast<int>(RandomBelow(static_cast<uint64_t>(plan_.shards)));
@@ -353,28 +359,27 @@ class Ledger {
 
   void CheckEnd() {
     SleepFor(seconds(60));  // whatever was parked is over
-    std::vector<float> values(static_cast<size_t>(layout_->flat_elements()));
-    ParameterClient::Options options;
-    options.transport = operator_transport_.get();
-    options.addresses = addresses_;
-    options.layout = layout_.get();
-    options.parameters = values.data();
-    auto reader = ParameterClient::Create(std::move(options));
-    absl::Status status = reader.status();
+    Worker reader;
+    reader.sender = SenderOf(0, generations_[0]);
+    absl::Status status = Open(&reader);
     if (status.ok()) {
-      Want latest;
-      latest.set_latest(true);
-      status = (*reader)->StartPull(SenderOf(0, generations_[0]), latest);
-    }
-    if (status.ok()) {
-      status = (*reader)->WaitPull();
+      status = ReadAll(&reader);
     }
     if (!status.ok()) {
       Break(absl::StrCat("the values cannot be read: ", status.ToString()));
       return;
     }
     for (size_t v = 0; v < layout_->variables().size(); ++v) {
-      CheckVariable(static_cast<int>(v), values);
+      CheckVariable(static_cast<int>(v), reader.parameters);
+    }
+    for (int i = 0; i < plan_.ids; ++i) {
+      for (int k = 0; k < kDim; ++k) {
+        Check(absl::StrCat("row ", i, "[", k, "]"),
+              reader.rows[static_cast<size_t>(i * kDim + k)],
+              [&](int slot, uint64_t n) {
+                return HasId(slot, n, i) ? Gradient(slot, n, i) : 0;
+              });
+      }
     }
     for (const std::string& address : addresses_) {
       const auto shard =
@@ -383,8 +388,9 @@ class Ledger {
         Break(shard.status().ToString());
         return;
       }
-      result_->pushes += shard->chunks_accepted() + shard->chunks_duplicate();
-      result_->duplicates += shard->chunks_duplicate();
+      result_->counts.pushes +=
+          shard->chunks_accepted() + shard->chunks_duplicate();
+      result_->counts.duplicates += shard->chunks_duplicate();
       if (shard->waits_parked() != 0 || shard->out_of_order_bytes() != 0) {
         Break(absl::StrCat(address, ": ", shard->waits_parked(),
                            " pulls are parked and ",
@@ -392,30 +398,54 @@ class Ledger {
                            " bytes wait for their turn for ever"));
       }
     }
-    result_->contributions =
+    result_->counts.contributions =
         static_cast<uint64_t>(plan_.slots) * plan_.contributions;
+  }
+
+  // Reads all values and all rows.
+  absl::Status ReadAll(Worker* reader) {
+    Want latest;
+    latest.set_latest(true);
+    WEIR_RETURN_IF_ERROR(reader->blocks->StartPull(reader->sender, latest));
+    WEIR_RETURN_IF_ERROR(reader->blocks->WaitPull());
+    if (reader->table == nullptr) {
+      return absl::OkStatus();
+    }
+    for (int i = 0; i < plan_.ids; ++i) {
+      reader->ids.push_back(IdOf(i));
+    }
+    reader->rows.assign(reader->ids.size() * kDim, -1);
+    const TableClient::Wanted wanted = {0, reader->ids, reader->rows.data()};
+    WEIR_RETURN_IF_ERROR(reader->table->StartLookup(
+        reader->sender, latest, /*train=*/false, {&wanted, 1}));
+    return reader->table->WaitLookup().status();
   }
 
   void CheckVariable(int v, const std::vector<float>& values) {
     const int64_t begin = layout_->flat_begin(v);
     for (int64_t i = 0;
          i < layout_->variables()[static_cast<size_t>(v)].elements(); ++i) {
-      double expected = 0;
-      for (int slot = 0; slot < plan_.slots; ++slot) {
-        for (uint64_t n = 0; n < plan_.contributions; ++n) {
-          expected -= Gradient(slot, n, begin + i);
-        }
+      Check(absl::StrCat("v", v, "[", i, "]"),
+            values[static_cast<size_t>(begin + i)],
+            [&](int slot, uint64_t n) { return Gradient(slot, n, begin + i); });
+    }
+  }
+
+  // A value that began at zero is minus the sum of its gradients, each once.
+  template <typename GradientOf>
+  void Check(const std::string& name, float found,
+             const GradientOf& gradient_of) {
+    double expected = 0;
+    for (int slot = 0; slot < plan_.slots; ++slot) {
+      for (uint64_t n = 0; n < plan_.contributions; ++n) {
+        expected -= gradient_of(slot, n);
       }
-      if (plan_.mode == Mode::kSync) {
-        expected /= static_cast<double>(plan_.in_step);
-      }
-      const auto found =
-          static_cast<double>(values[static_cast<size_t>(begin + i)]);
-      if (found != expected) {
-        Break(absl::StrCat("v", v, "[", i, "] is ", found, " and not ",
-                           expected));
-        return;
-      }
+    }
+    if (plan_.mode == Mode::kSync) {
+      expected /= static_cast<double>(plan_.in_step);
+    }
+    if (found != expected) {
+      Break(absl::StrCat(name, " is ", found, " and not ", expected));
     }
   }
 

@@ -5,7 +5,13 @@
 //   weir_sim --first 1 --worlds 1000
 //   WEIR_SIM_TRACE=1 weir_sim --seed 7   with a line for every event
 //
-// Ends with 1 and the seed when something does not hold.
+// Ends with 1 and the seed when something does not hold. Some worlds at a time
+// run in a child, because what a world leaves is not freed, and because a world
+// may crash.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
@@ -18,17 +24,96 @@
 namespace weir::sim {
 namespace {
 
-void Show(uint64_t seed, const LedgerResult& result) {
+using std::chrono::steady_clock;
+
+constexpr uint64_t kWorldsOfAChild = 100;
+
+// Shared by the children and their parent.
+struct Totals {
+  uint64_t seed;  // of the world that runs
+  uint64_t worlds;
+  LedgerCounts counts;
+  uint64_t points;
+  uint64_t switches;
+  uint64_t time_ns;
+  uint64_t hash;
+
+  void Add(const LedgerResult& result) {
+    ++worlds;
+    counts += result.counts;
+    points += result.outcome.points;
+    switches += result.outcome.switches;
+    time_ns += static_cast<uint64_t>(result.outcome.time.count());
+    hash = hash * 31 + result.outcome.hash;
+  }
+};
+
+void Show(const std::string& title, const Totals& of) {
   std::printf(
-      "seed %lu: %s\n"
-      "%lu contributions, %lu pushes of blocks, %lu of them repeated, %lu "
+      "%s\n%lu contributions, %lu pushes of blocks, %lu of them repeated, %lu "
       "messages, %lu resets, %lu kills, %lu parted, %lu points, %lu changes of "
       "fibres, %.3f s of the world, hash %016lx\n",
-      seed, result.job.c_str(), result.contributions, result.pushes,
-      result.duplicates, result.messages, result.resets, result.kills,
-      result.parts, result.outcome.points, result.outcome.switches,
-      std::chrono::duration<double>(result.outcome.time).count(),
-      result.outcome.hash);
+      title.c_str(), of.counts.contributions, of.counts.pushes,
+      of.counts.duplicates, of.counts.messages, of.counts.resets,
+      of.counts.kills, of.counts.parts, of.points, of.switches,
+      static_cast<double>(of.time_ns) * 1e-9, of.hash);
+}
+
+// Returns whether all holds in the world of `seed`, and says what does not.
+bool RunOne(uint64_t seed, bool show, Totals* totals) {
+  totals->seed = seed;
+  const LedgerResult result = RunLedger(seed);
+  totals->Add(result);
+  if (show || !result.broken.empty()) {
+    Totals one = {};
+    one.Add(result);
+    Show("seed " + std::to_string(seed) + ": " + result.job, one);
+  }
+  if (!result.broken.empty()) {
+    std::printf("BROKEN: %s\n", result.broken.c_str());
+  }
+  return result.broken.empty();
+}
+
+int RunMany(uint64_t first, uint64_t worlds_max, steady_clock::time_point end) {
+  void* const shared = mmap(nullptr, sizeof(Totals), PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) {
+    std::perror("weir_sim");
+    return 2;
+  }
+  auto* const totals = static_cast<Totals*>(shared);  // zeroed
+  const auto more = [&] {
+    return totals->worlds < worlds_max && steady_clock::now() < end;
+  };
+  while (more()) {
+    const pid_t child = fork();
+    if (child < 0) {
+      std::perror("weir_sim");
+      return 2;
+    }
+    if (child == 0) {
+      bool holds = true;
+      for (uint64_t i = 0; i < kWorldsOfAChild && holds && more(); ++i) {
+        holds = RunOne(first + totals->worlds, /*show=*/false, totals);
+      }
+      std::fflush(stdout);
+      _exit(holds ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (WIFSIGNALED(status)) {
+      std::printf("BROKEN: the world of seed %lu ended by signal %d\n",
+                  totals->seed, WTERMSIG(status));
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      return 1;
+    }
+  }
+  Show(std::to_string(totals->worlds) + " worlds, the last of seed " +
+           std::to_string(totals->seed),
+       *totals);
+  return 0;
 }
 
 int Main(int argc, char** argv) {
@@ -37,47 +122,21 @@ int Main(int argc, char** argv) {
   uint64_t worlds_max = UINT64_MAX;
   double minutes = 1;
   CLI::App app("Simulates stores, clients and a network that breaks.");
-  app.add_option("--seed", seed, "One world, of this seed.");
+  CLI::Option* const one = app.add_option("--seed", seed, "One world.");
   app.add_option("--first", first, "The first of many seeds.");
   app.add_option("--worlds", worlds_max, "How many worlds.");
   app.add_option("--minutes", minutes, "For how long worlds are simulated.")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   SetLogLevel(LogLevel::kError);
-
-  LedgerResult sum;
-  uint64_t worlds = 0;
-  const auto end = std::chrono::steady_clock::now() +
-                   std::chrono::duration<double>(minutes * 60);
-  for (uint64_t s = seed != 0 ? seed : first;
-       worlds < worlds_max && std::chrono::steady_clock::now() < end; ++s) {
-    const LedgerResult result = RunLedger(s);
-    if (!result.broken.empty() || seed != 0) {
-      Show(s, result);
-    }
-    if (!result.broken.empty()) {
-      std::printf("BROKEN: %s\n", result.broken.c_str());
-      return 1;
-    }
-    if (seed != 0) {
-      return 0;
-    }
-    ++worlds;
-    sum.contributions += result.contributions;
-    sum.pushes += result.pushes;
-    sum.duplicates += result.duplicates;
-    sum.messages += result.messages;
-    sum.resets += result.resets;
-    sum.kills += result.kills;
-    sum.parts += result.parts;
-    sum.outcome.points += result.outcome.points;
-    sum.outcome.switches += result.outcome.switches;
-    sum.outcome.time += result.outcome.time;
-    sum.outcome.hash = sum.outcome.hash * 31 + result.outcome.hash;
+  if (*one) {
+    Totals totals = {};
+    return RunOne(seed, /*show=*/true, &totals) ? 0 : 1;
   }
-  sum.job = "and the seeds before it, " + std::to_string(worlds) + " worlds";
-  Show(first + worlds - 1, sum);
-  return 0;
+  return RunMany(
+      first, worlds_max,
+      steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(
+                                std::chrono::duration<double>(minutes * 60)));
 }
 
 }  // namespace

@@ -385,7 +385,7 @@ class WeirScriptTest(unittest.TestCase):
         self.assertNotIn("Testing //tests", output)
         (log,) = re.findall(r"The whole log is (runs/test_logs/.*)", output)
         self.assertIn("getaddrinfo", (machine.root / log).read_text())
-        self.assertLess(len(output.splitlines()), 80)
+        self.assertLess(len(output.splitlines()), 82)
 
     def test_a_check_that_is_red_shows_its_first_error(self):
         machine = self.machine()
