@@ -394,11 +394,15 @@ class PodmanHost:
         self._play_count[pod] = self._play_count.get(pod, 0) + 1
 
     def _state(self, pod: Pod) -> dict:
-        return json.loads(
-            self._run(
-                "inspect", "--format", "{{json .State}}", self._container(pod)
-            )
-        )
+        words = "inspect", "--format", "{{json .State}}", self._container(pod)
+        try:
+            return json.loads(self._run(*words))
+        except AssertionError as error:
+            # podman reads /proc of a process that may have just ended; then
+            # it knows of the end when it is asked again.
+            if "no such process" not in str(error):
+                raise
+            return json.loads(self._run(*words))
 
     def main_pid(self, pod: Pod) -> int:
         """The container's first process; 0 if it has ended."""
