@@ -240,7 +240,12 @@ class SlurmTest(unittest.TestCase):
         folder = self.cluster.folder / "fails"
         folder.mkdir()
         number = self.cluster.submit(script, folder, "--nodes=4")
-        job = self.cluster.wait_for_end(number)
+        try:
+            job = self.cluster.wait_for_end(number)
+        except AssertionError:
+            print(f"--- job {number}: {self.cluster.job(number)}")
+            print((folder / "slurm.out").read_text())
+            raise
         self.assertEqual(job["JobState"], "FAILED")
         self.assertEqual(job["ExitCode"], "7:0")
 
