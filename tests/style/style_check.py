@@ -41,6 +41,7 @@ def check_measures(tree):
 CHECKS = (
     layers.check_layers,
     layers.check_room_table,
+    layers.check_seams,
     form.check_columns,
     form.check_guards,
     form.check_header_comments,

@@ -201,6 +201,17 @@ class StyleCheckTest(unittest.TestCase):
         ):
             self.expect(A_CC, f"#include <{target}>\n", "may not know")
 
+    def test_threads_and_time_come_from_their_seams(self):
+        for line in (
+            "std::thread thread(Run);",
+            "std::mutex mutex;",
+            "std::this_thread::sleep_for(time);",
+            "const auto now = std::chrono::steady_clock::now();",
+            "std::random_device random;",
+        ):
+            self.expect(A_CC, f"{line}\n", "take Weir's own")
+        self.expect(A_CC, "// Not std::mutex, which blocks.\n")
+
     def test_public_headers_name_the_standard_library_only(self):
         for target in ('"absl/status/status.h"', '"common/io/a.h"', "<grpc.h>"):
             self.expect(

@@ -4,7 +4,7 @@ import os
 import re
 
 from checks.ratchet import Measure
-from checks.tree import HEADER, SOURCE, includes
+from checks.tree import HEADER, SOURCE, includes, lines_of
 
 # Who may include whom; a folder may always include itself. The longest prefix
 # that fits a path is its layer. Folders that are not here are above all.
@@ -91,6 +91,31 @@ ROOMS = {
 ROOMS_MAX = {"server/ps": 12, "client/cc": 8}
 ARROWS_MAX = {"server/ps": 30, "client/cc": 12}
 FOLDER_HEADERS = 16  # the aim is about 15
+
+
+# What has a seam: common/threads/thread.h, common/base/mutex.h, clock.h and
+# identity.h. Where the others are, no simulated world comes.
+OF_THE_WORLD = re.compile(
+    r"\bstd::(?:thread|jthread|mutex|condition_variable|random_device)\b"
+    r"|\bthis_thread::sleep|\b(?:steady|system)_clock::now\b"
+)
+SEAMS = re.compile(
+    r"common/threads/|common/base/(?:mutex|clock|identity|malloc_settings)\."
+    r"|worker/compute/cuda/"
+)
+
+
+def check_seams(tree):
+    for path, text in tree.sources(*SOURCE):
+        if LAYERS.get(layer_of(path)) is None or SEAMS.match(path):
+            continue
+        for number, line in lines_of(text):
+            found = OF_THE_WORLD.search(line)
+            if found and not line.lstrip().startswith("//"):
+                yield (
+                    f"{path}:{number}: {found[0]}; take Weir's own, as "
+                    'docs/design_notes.md says in "Seams of the world"'
+                )
 
 
 def layer_of(path):
