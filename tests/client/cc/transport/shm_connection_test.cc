@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "client/cc/transport/shared_buffers.h"
+#include "common/base/clock.h"
 #include "common/io/shared_channel.h"
 #include "common/io/shared_memory.h"
 #include "common/io/unix_socket.h"
@@ -31,7 +32,7 @@ std::string Name() {
 }
 
 ShmConnection::Deadline In(milliseconds time) {
-  return std::chrono::steady_clock::now() + time;
+  return MonotonicClock::now() + time;
 }
 
 template <typename Record>
@@ -67,7 +68,7 @@ class FakePs {
   std::string NextRequest() {
     std::string message;
     const auto deadline = In(std::chrono::seconds(20));
-    while (std::chrono::steady_clock::now() < deadline) {
+    while (MonotonicClock::now() < deadline) {
       const uint32_t seen = channel_->bell();
       if (*channel_->TryRead(&message)) {
         return message;
