@@ -66,7 +66,8 @@ namespace {
 class World {
  public:
   World(uint64_t seed, const std::function<void()>& main)
-      : state_(seed), trace_(std::getenv("WEIR_SIM_TRACE") != nullptr) {
+      : state_(seed),
+        trace_(std::getenv("WEIR_SIM_TRACE") != nullptr) {  // NOLINT
     // Some worlds change fibres at nearly every point, others seldom.
     yield_one_in_ = uint64_t{1} << (1 + Below(5));
     main_ = New(main);
@@ -321,7 +322,7 @@ Outcome World::Go() {
       idle_stacks_.push_back(fiber->stack);
     }
     if (!fiber->ended) {
-      fiber.release();  // what it owns is not unwound
+      (void)fiber.release();  // what it owns is not unwound
     }
   }
   for (char* const stack : idle_stacks_) {
