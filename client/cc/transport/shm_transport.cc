@@ -204,9 +204,9 @@ std::unique_ptr<Transport> MakeShmTransport(std::unique_ptr<Transport> other,
 std::unique_ptr<Transport> MakeTransport(TransportChoice choice,
                                          GrpcTransportOptions grpc) {
   if (choice == TransportChoice::kGrpc) {
-    return MakeGrpcTransport(grpc);
+    return MakeGrpcTransport(std::move(grpc));
   }
-  return MakeShmTransport(MakeGrpcTransport(grpc),
+  return MakeShmTransport(MakeGrpcTransport(std::move(grpc)),
                           choice == TransportChoice::kAuto);
 }
 
