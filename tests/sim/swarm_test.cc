@@ -47,7 +47,7 @@ TEST(SwarmTest, EveryWorldAddsUp) {
 // Nothing of a world depends on addresses, which differ from process to
 // process, nor on the environment, the folder or the number of processors.
 TEST(SwarmTest, AWorldIsTheSameInEveryProcess) {
-  const std::string words = " --first 1 --worlds 200";
+  const std::string words = " --first 1 --worlds 200 --minutes 10";
   const Ran here = RunSim(kSim + words);
   const Ran there = RunSim("program=$PWD/" + std::string(kSim) +
                            "; cd / && LANG=C WEIR_NOTHING=1 taskset -c 0 "
