@@ -170,15 +170,4 @@ void Network::Part(int a, int b, std::chrono::nanoseconds time) {
   parted_until_ns_[std::minmax(a, b)] = (Now() + time).count();
 }
 
-void Network::ResetAll(int a, int b) {
-  for (const auto& weak : std::vector(connections_)) {
-    if (const auto connection = weak.lock();
-        connection != nullptr &&
-        std::minmax(connection->client, connection->server) ==
-            std::minmax(a, b)) {
-      Reset(connection.get(), absl::UnavailableError("connection reset"));
-    }
-  }
-}
-
 }  // namespace weir::sim

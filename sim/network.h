@@ -53,7 +53,10 @@ class Inbox {
 
   void Put(std::chrono::nanoseconds at, std::function<void()> work);
   // Drops everything that comes from now on. For the process's end.
-  void Close() { work_.clear(), closed_ = true; }
+  void Close() {
+    work_.clear();
+    closed_ = true;
+  }
 
  private:
   void Loop();
@@ -88,9 +91,8 @@ class Network {
 
   // Kills a process. Its connections are reset.
   void KillProcess(int process);
-  // Parts two tasks for `time`, or resets all their connections.
+  // Parts two tasks for `time`.
   void Part(int a, int b, std::chrono::nanoseconds time);
-  void ResetAll(int a, int b);
 
   // Messages that arrived, connections that were reset.
   uint64_t arrived() const { return arrived_; }

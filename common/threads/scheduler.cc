@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <set>
@@ -42,6 +41,10 @@ struct Exceptions {
   void* caught = nullptr;
   unsigned int uncaught = 0;
 };
+
+Exceptions& ExceptionsOfThread() {
+  return *reinterpret_cast<Exceptions*>(abi::__cxa_get_globals());
+}
 
 }  // namespace
 
@@ -203,11 +206,8 @@ class World {
   void Leave() {
     ++outcome_.switches;
     Fiber* const fiber = running_;
-    auto* const exceptions =
-        reinterpret_cast<Exceptions*>(abi::__cxa_get_globals());
-    fiber->exceptions = *exceptions;
+    fiber->exceptions = ExceptionsOfThread();
     swapcontext(&fiber->context, &host_);
-    *exceptions = fiber->exceptions;
   }
   void Resume(Fiber* fiber);
   char* TakeStack();
@@ -271,6 +271,7 @@ void World::Resume(Fiber* fiber) {
     fiber->context.uc_link = nullptr;
     makecontext(&fiber->context, &World::Main, 0);
   }
+  ExceptionsOfThread() = fiber->exceptions;  // none where it begins
   swapcontext(&host_, &fiber->context);
   running_ = nullptr;
   if (fiber->ended) {

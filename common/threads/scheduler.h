@@ -85,7 +85,7 @@ uint64_t RandomBelow(uint64_t bound);
 
 // The process of the fibre that calls.
 int Process();
-// The fibres that the caller starts from now on are of `process`.
+// Starts a fibre of `process`, and with it those that it starts itself.
 void StartAs(int process, const std::function<void()>& start);
 // The fibres of `process` never run again; they are not unwound, so what they
 // own stays as it is. REQUIRES: the caller is of another process.
