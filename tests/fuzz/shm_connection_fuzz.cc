@@ -3,7 +3,6 @@
 // the ps's memory only.
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "client/cc/transport/shared_buffers.h"
 #include "client/cc/transport/shm_connection.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
 #include "common/base/logging.h"
 #include "common/io/shared_channel.h"
 #include "common/io/unix_socket.h"
@@ -139,7 +139,7 @@ class Client {
   void Receive() {
     ShmConnection::Answer answer;
     const absl::Status status =
-        connection_.Receive(&answer, std::chrono::steady_clock::now());
+        connection_.Receive(&answer, MonotonicClock::now());
     if (!status.ok()) {
       return;
     }
