@@ -33,6 +33,16 @@ update { sync { contributions: 4 } }
 limits { block_elements: 1024 }
 checkpoint { every_steps: 1000000 }
 """
+# What each task's shell reads first: that of rank 3 is as if it were launched a
+# second after another task has failed.
+LATE = """
+if [ "$SLURM_PROCID" = 3 ]; then
+  trap '' TERM
+  until [ -e "$run/.failed" ]; do sleep 0.1; done
+  sleep 1
+  trap - TERM
+fi
+"""
 STEPS = 600
 SOON = STEPS // 10  # long before the end, also on a fast machine
 BIN_DIR = os.path.abspath(os.environ.get("WEIR_BIN_DIR", "."))
@@ -233,11 +243,30 @@ class SlurmTest(unittest.TestCase):
 
     def test_a_program_that_fails_for_good_ends_the_job(self):
         """Rank 4 is a worker. The others would wait for it without end."""
+        self.fail_for_good("fails")
+
+    def test_a_task_that_is_launched_after_a_failure_ends_too(self):
+        """Rank 3 never hears the signal: nothing was there to be signalled."""
+        late = self.cluster.folder / "late.sh"
+        late.write_text(LATE)
+        self.fail_for_good("late", BASH_ENV=str(late))
+
+    def fail_for_good(self, name: str, **variables: str):
+        """A job whose rank 4 ends with 7 ends with that, and soon."""
         script = weir(
-            *["render", "slurm", "--ps=2", "--workers=2", "--name=fails", "--"],
-            *["sh", "-c", '[ "$SLURM_PROCID" != 4 ] || exit 7; sleep 600'],
+            *["render", "slurm", "--ps=2", "--workers=2", f"--name={name}"],
+            *[
+                "--",
+                "sh",
+                "-c",
+                '[ "$SLURM_PROCID" != 4 ] || exit 7; sleep 600',
+            ],
         )
-        folder = self.cluster.folder / "fails"
+        for variable, value in variables.items():
+            script = script.replace(
+                "\ncode=0\nsrun", f"\nexport {variable}={value}\ncode=0\nsrun"
+            )
+        folder = self.cluster.folder / name
         folder.mkdir()
         number = self.cluster.submit(script, folder, "--nodes=4")
         try:

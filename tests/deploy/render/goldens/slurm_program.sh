@@ -34,7 +34,12 @@ one_task='
   stopped=
   trap stopped=1 TERM
   code=0
-  "$@" || code=$?
+  (
+    if [ -n "$stopped" ] || [ -e "$run/.failed" ]; then
+      exit 143
+    fi
+    exec "$@"
+  ) || code=$?
   if [ "$code" -gt 0 ] && [ "$code" -lt 128 ] && [ "$code" -ne 5 ] &&
     [ -z "$stopped" ] && (set -C && echo "$code" >"$run/.failed") 2>&-; then
     scancel --signal=TERM "$SLURM_JOB_ID.$SLURM_STEP_ID"
