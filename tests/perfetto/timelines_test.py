@@ -209,16 +209,22 @@ class TimelinesTest(unittest.TestCase):
     def check_flows(self, ui: Perfetto):
         """From a push to its update, and from there to the next pull.
 
-        Tasks begin and end to record some milliseconds apart, so that arrows of
-        the first and the last half second may lack what lies between.
+        Tasks begin and end to record at times of their own. An arrow counts
+        when all who push and apply were recording then: from the latest first
+        slice of a ps or worker to the earliest last one.
         """
-        [[begin, end]] = ui.ask("select min(ts), max(ts) from slice")
+        [[begin, end]] = ui.ask(
+            "select max(first), min(last) from (select min(slice.ts) as first, "
+            "max(slice.ts) as last from slice "
+            "join thread_track on slice.track_id = thread_track.id "
+            "join thread using (utid) join process using (upid) "
+            "where process.name != 'chief' group by process.name)"
+        )
         rows = ui.ask(
             "select source.name, target.name, count() from flow "
             "join slice source on flow.slice_out = source.id "
             "join slice target on flow.slice_in = target.id "
-            f"where source.ts > {begin + 500_000_000} "
-            f"and target.ts < {end - 500_000_000} group by 1, 2"
+            f"where source.ts > {begin} and target.ts < {end} group by 1, 2"
         )
         counts = {(source, target): count for source, target, count in rows}
         self.assertEqual(set(counts), {("send", "apply"), ("apply", "receive")})
