@@ -236,7 +236,7 @@ class S3Test(unittest.TestCase):
         words = ["train", "digits.textproto", f"--checkpoints={place}"]
         job = subprocess.Popen(
             [f"{BIN_DIR}/deploy/cli/weir_cli", *words, "--workdir=first"]
-            + ["--ps=2", "--workers=2"],
+            + ["--set=train.steps=1000000", "--ps=2", "--workers=2"],
             env=self.environment(),
             cwd=self.folder,
             stdout=subprocess.DEVNULL,
@@ -247,13 +247,20 @@ class S3Test(unittest.TestCase):
         wait_until(lambda: len(self.keys(numbers)) >= 2, "two checkpoints")
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
-        self.assertNotIn("DONE", self.keys("runs/killed/"))
+        keys = self.keys("runs/killed/")
+        self.assertNotIn("DONE", keys)
+        # However far it came, the resumed one has a little more to do.
+        saved = re.findall(r"ckpt-(\d+)/manifest", " ".join(keys))
+        steps = max(int(step) for step in saved) + 200
+        end = f"--set=train.steps={steps}"
         resumed = self.weir(
-            *[*words, "--workdir=second", "--resume"],
+            *[*words, "--workdir=second", "--resume", end],
             *["--ps=3", "--workers=1"],
         )
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
-        self.assertEqual(self.model(place), self.expected)
+        alone = self.weir("train", "digits.textproto", "--workdir=whole", end)
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        self.assertEqual(self.model(place, steps), self.model("whole", steps))
         self.assertIn("DONE", self.keys("runs/killed/"))
 
     def test_of_two_chiefs_one_goes_on(self):
