@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cc/job/chief_link.h"
 #include "client/cc/transport/shm_transport.h"
 #include "common/base/identity.h"
 #include "common/base/logging.h"
@@ -86,8 +87,7 @@ absl::Status RunWorker(const Flags& flags, const Task& task) {
   options.index = cluster.task()->index;
   options.process = RandomId();
   options.host = HostName();
-  options.chief_address = cluster.chief_address();
-  options.security = task.security;
+  options.chief = MakeGrpcChiefLink(cluster.chief_address(), task.security);
   options.cluster_fingerprint = cluster.fingerprint();
   options.data_dir = flags.data_dir;
   options.backend.device = flags.device;

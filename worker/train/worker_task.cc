@@ -84,8 +84,7 @@ absl::Status WorkerTask::Build() {
   if (nvml_ != nullptr) {
     chief.read_device = [this](Phases* phases) { ReadDevice(phases); };
   }
-  chief.address = options_.chief_address;
-  chief.security = options_.security;
+  chief.link = options_.chief;
   chief.job_is_done = options_.job_is_done;
   chief.host = options_.host_meter;
   chief.register_timeout = kRegisterTimeout;

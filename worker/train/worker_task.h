@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/cc/job/chief_client.h"
+#include "client/cc/job/chief_link.h"
 #include "client/cc/job/worker_session.h"
 #include "client/cc/transport/transport.h"
 #include "common/base/mutex.h"
@@ -50,9 +51,7 @@ class WorkerTask {
     int index = 0;
     uint64_t process = 0;  // random
     std::string host;
-    std::string chief_address;
-    // How this process proves who it is; null: it does not.
-    std::shared_ptr<const Security> security;
+    std::shared_ptr<ChiefLink> chief;
     uint64_t cluster_fingerprint = 0;
     std::string data_dir;
     BackendOptions backend;  // which device, or devices

@@ -2,8 +2,6 @@
 // gets one.
 #include "client/cc/job/chief_client.h"
 
-#include <grpcpp/grpcpp.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -15,8 +13,6 @@
 #include "common/base/printable.h"
 #include "common/base/status.h"
 #include "common/threads/thread.h"
-#include "proto/wire/grpc_channel.h"
-#include "proto/wire/grpc_status.h"
 #include "proto/wire/measures.h"
 
 namespace weir {
@@ -31,7 +27,10 @@ constexpr int64_t kLoadEveryNs = 1'000'000'000;
 }  // namespace
 
 absl::Status ChiefClient::Options::Validate() const {
-  if (address.empty()) {
+  if (link == nullptr) {
+    return absl::InternalError("a client of the chief needs a link");
+  }
+  if (link->address().empty()) {
     return absl::InvalidArgumentError(
         "no chief address: the cluster names neither a chief nor worker 0");
   }
@@ -50,10 +49,7 @@ absl::StatusOr<std::unique_ptr<ChiefClient>> ChiefClient::Create(
 
 ChiefClient::ChiefClient(Options options)
     : options_(std::move(options)),
-      stub_(Chief::NewStub(grpc::CreateCustomChannel(
-          options_.address, Security::OrInsecure(options_.security)->ToChief(),
-          CommonChannelArguments()))),
-      trace_sender_(stub_.get(), options_.request.rank()) {}
+      trace_sender_(options_.link.get(), options_.request.rank()) {}
 
 ChiefClient::~ChiefClient() { Close(absl::OkStatus()); }
 
@@ -128,15 +124,18 @@ void ChiefClient::Run() {
 }
 
 absl::Status ChiefClient::RunStream() {
-  grpc::ClientContext context;
   {
     MutexLock lock(&mutex_);
-    context_ = &context;
     stream_ended_ = false;
     dirty_ = true;
     outbox_.OnStreamOpen();  // I3
   }
-  auto stream = stub_->Heartbeat(&context);
+  const std::unique_ptr<HeartbeatStream> stream =
+      options_.link->OpenHeartbeat();
+  {
+    MutexLock lock(&mutex_);
+    stream_ = stream.get();
+  }
   // Commands come at any time, so another thread reads them. It ends with the
   // stream, and then wakes the one that writes.
   Thread reader([this, &stream] {
@@ -150,14 +149,13 @@ absl::Status ChiefClient::RunStream() {
   });
   WriteProgress(stream.get());
   reader.join();
-  const absl::Status status = FromGrpcStatus(stream->Finish());
+  const absl::Status status = stream->Finish();
   MutexLock lock(&mutex_);
-  context_ = nullptr;
+  stream_ = nullptr;
   return status;
 }
 
-void ChiefClient::WriteProgress(
-    grpc::ClientReaderWriter<Progress, Command>* stream) {
+void ChiefClient::WriteProgress(HeartbeatStream* stream) {
   mutex_.Lock();
   while (!stream_ended_) {
     if (!dirty_ && !closing_) {
@@ -453,8 +451,8 @@ void ChiefClient::Close(const absl::Status& error) {
       changed_.WaitFor(&mutex_, std::chrono::milliseconds(100));
     }
     // A chief that hangs must not keep the process from ending.
-    if (!closed_ && context_ != nullptr) {
-      context_->TryCancel();
+    if (!closed_ && stream_ != nullptr) {
+      stream_->Cancel();
     }
   }
   thread_.join();

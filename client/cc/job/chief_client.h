@@ -33,6 +33,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cc/job/chief_link.h"
 #include "client/cc/job/job_control.h"
 #include "client/cc/job/progress_outbox.h"
 #include "client/cc/job/trace_sender.h"
@@ -40,9 +41,7 @@
 #include "common/base/mutex.h"
 #include "common/metrics/host_usage.h"
 #include "common/threads/thread.h"
-#include "proto/chief.grpc.pb.h"
 #include "proto/chief.pb.h"
-#include "proto/security/security.h"
 
 namespace weir {
 
@@ -57,9 +56,7 @@ struct SlotOffer {
 class ChiefClient : public JobControl {
  public:
   struct Options {
-    std::string address;
-    // How this process proves who it is; null: it does not.
-    std::shared_ptr<const Security> security;
+    std::shared_ptr<ChiefLink> link;
     RegisterRequest request;  // without held_*
     // How long the worker goes on without a word from the chief. Longer values
     // survive longer restarts, and find out later that no chief comes.
@@ -148,11 +145,10 @@ class ChiefClient : public JobControl {
   void Run();
   // Runs one stream from its opening to its end, and returns why it ended.
   absl::Status RunStream();
-  void WriteProgress(grpc::ClientReaderWriter<Progress, Command>* stream);
+  void WriteProgress(HeartbeatStream* stream);
   void OnCommand(const Command& command);
   absl::Status CallRegister(const RegisterRequest& request,
                             RegisterReply* reply);
-  absl::Status WhyNotConnected();
   // Register calls until a grant; `held` names the grant to keep, or null.
   absl::StatusOr<Grant> RegisterUntilGranted(const Grant* held,
                                              const Joining& joining);
@@ -173,7 +169,6 @@ class ChiefClient : public JobControl {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
-  const std::unique_ptr<Chief::Stub> stub_;
   TraceSender trace_sender_;    // used by the thread that reads commands
   Grant grant_;                 // constant after Start
   int64_t device_read_ns_ = 0;  // the heartbeat's thread alone
@@ -196,7 +191,7 @@ class ChiefClient : public JobControl {
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
   ProgressOutbox outbox_ ABSL_GUARDED_BY(mutex_);
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  HeartbeatStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
   Thread thread_;
 };
 

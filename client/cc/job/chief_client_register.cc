@@ -1,7 +1,5 @@
 // How a ChiefClient gets a slot: Register calls until the chief grants or
 // refuses, or is away for too long.
-#include <grpcpp/grpcpp.h>
-
 #include <algorithm>
 #include <string>
 
@@ -13,8 +11,6 @@
 #include "common/base/logging.h"
 #include "common/base/printable.h"
 #include "common/base/status.h"
-#include "proto/wire/grpc_deadline.h"
-#include "proto/wire/grpc_status.h"
 #include "proto/wire/wire_version.h"
 
 namespace weir {
@@ -29,6 +25,7 @@ constexpr int64_t kSayEveryNs = 10'000'000'000;
 // How long a chief is away before DONE is looked for (I4): a restart takes
 // less.
 constexpr int64_t kLookForDoneNs = 5'000'000'000;
+constexpr std::chrono::milliseconds kProbeTimeout{500};
 
 }  // namespace
 
@@ -38,30 +35,17 @@ absl::StatusOr<Grant> ChiefClient::Register(const Joining& joining) {
 
 absl::Status ChiefClient::CallRegister(const RegisterRequest& request,
                                        RegisterReply* reply) {
-  grpc::ClientContext context;
-  // A call that waits keeps the channel connecting; between calls gRPC looks
-  // at an idle channel only every 5 seconds.
-  context.set_wait_for_ready(true);
-  context.set_deadline(DeadlineAfter(options_.register_timeout));
   const absl::Status status =
-      FromGrpcStatus(stub_->Register(&context, request, reply));
+      options_.link->Register(request, options_.register_timeout, reply);
   if (absl::IsDeadlineExceeded(status)) {
-    const absl::Status why = WhyNotConnected();
+    // A call that waits for the connection does not say why there is none.
+    const absl::Status why = options_.link->Probe(kProbeTimeout);
     if (absl::IsUnauthenticated(why)) {
       return why;
     }
   }
   WEIR_RETURN_IF_ERROR(status);
   return CheckWireVersion("the chief", reply->wire_version());
-}
-
-// A call that waits for the connection does not say why there is none.
-absl::Status ChiefClient::WhyNotConnected() {
-  constexpr std::chrono::milliseconds kTimeout{500};
-  grpc::ClientContext context;
-  context.set_deadline(DeadlineAfter(kTimeout));
-  ChiefStatus reply;
-  return FromGrpcStatus(stub_->GetStatus(&context, {}, &reply));
 }
 
 absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
@@ -107,21 +91,23 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
         LOG_INFO("chief: {}", Printable(waiting_for, kPeerMessageBytesMax));
       }
     } else if (!retry.MayRepeat(status, Clock::Real()->NowNs())) {
-      return Annotate(status, absl::StrCat("chief (", options_.address, ")"));
+      return Annotate(status,
+                      absl::StrCat("chief (", options_.link->address(), ")"));
     } else if (options_.job_is_done &&
                Clock::Real()->NowNs() - heard_ns >= kLookForDoneNs &&
                options_.job_is_done()) {  // I4
-      LOG_INFO("the chief ({}) is away, and the job is done", options_.address);
+      LOG_INFO("the chief ({}) is away, and the job is done",
+               options_.link->address());
       return StopRegistering(absl::OkStatus());
     } else if (Clock::Real()->NowNs() - heard_ns >= lost_ns) {  // I1
-      return LostError(absl::StrCat("chief (", options_.address, ") ",
+      return LostError(absl::StrCat("chief (", options_.link->address(), ") ",
                                     UnreachableFor(options_.lost_after)),
                        status);
     } else {
       pause = retry.pause();
       if (Clock::Real()->NowNs() - said_ns >= kSayEveryNs) {
         said_ns = Clock::Real()->NowNs();
-        LOG_WARN("waiting for the chief ({}): {}", options_.address,
+        LOG_WARN("waiting for the chief ({}): {}", options_.link->address(),
                  std::string(status.message()));
       }
     }

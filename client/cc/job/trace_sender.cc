@@ -12,8 +12,6 @@
 #include "common/base/status.h"
 #include "common/trace/trace.h"
 #include "proto/trace/trace_parts.h"
-#include "proto/wire/grpc_deadline.h"
-#include "proto/wire/grpc_status.h"
 
 namespace weir {
 
@@ -22,8 +20,9 @@ TraceSender::~TraceSender() {
     MutexLock lock(&mutex_);
     stop_ = true;
     changed_.NotifyAll();
-    if (context_ != nullptr) {
-      context_->TryCancel();
+    while (running_) {
+      link_->CancelPutTrace();  // which may begin a moment later
+      changed_.WaitFor(&mutex_, std::chrono::milliseconds(10));
     }
   }
   if (thread_.joinable()) {
@@ -60,6 +59,7 @@ void TraceSender::Run(const TraceOrder& order) {
   }
   MutexLock lock(&mutex_);
   running_ = false;
+  changed_.NotifyAll();
 }
 
 absl::Status TraceSender::Send(const TraceOrder& order) {
@@ -115,21 +115,15 @@ bool TraceSender::WaitForEnd(const TraceOrder& order) {
 
 absl::Status TraceSender::Call(const PutTraceRequest& request,
                                PutTraceReply* reply) {
-  grpc::ClientContext context;
-  context.set_deadline(DeadlineAfter(kTimeout));
   {
     MutexLock lock(&mutex_);
     if (stop_) {
       return absl::CancelledError("the worker ends");
     }
-    context_ = &context;
   }
   const int64_t asked_ns = Clock::Real()->NowNs();
-  const absl::Status status =
-      FromGrpcStatus(stub_->PutTrace(&context, request, reply));
+  const absl::Status status = link_->PutTrace(request, kTimeout, reply);
   const int64_t answered_ns = Clock::Real()->NowNs();
-  MutexLock lock(&mutex_);
-  context_ = nullptr;
   if (status.ok()) {
     chief_clock_.Add(asked_ns, reply->now_ns(), answered_ns);
   }

@@ -8,20 +8,18 @@
 //   I1. One thread at a time, which lives from an order until the last part is
 //       sent, or the first call fails: a timeline is worth no repeats.
 // Threads: compatible; ChiefClient's heartbeat calls Obey.
-// Owns/borrows: borrows the stub, which outlives it.
+// Owns/borrows: borrows the link, which outlives it.
 #ifndef CLIENT_CC_JOB_TRACE_SENDER_H_
 #define CLIENT_CC_JOB_TRACE_SENDER_H_
-
-#include <grpcpp/client_context.h>
 
 #include <chrono>
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "client/cc/job/chief_link.h"
 #include "common/base/mutex.h"
 #include "common/threads/thread.h"
 #include "common/trace/clock_offset.h"
-#include "proto/chief.grpc.pb.h"
 #include "proto/trace.pb.h"
 
 namespace weir {
@@ -33,8 +31,7 @@ class TraceSender {
   // How long one call may take.
   static constexpr std::chrono::seconds kTimeout{5};
 
-  TraceSender(Chief::StubInterface* stub, uint32_t rank)
-      : stub_(stub), rank_(rank) {}
+  TraceSender(ChiefLink* link, uint32_t rank) : link_(link), rank_(rank) {}
   // Ends a call under way; what was not sent is lost.
   ~TraceSender();
 
@@ -49,7 +46,7 @@ class TraceSender {
   // One call, which also says what the chief's clock is.
   absl::Status Call(const PutTraceRequest& request, PutTraceReply* reply);
 
-  Chief::StubInterface* const stub_;
+  ChiefLink* const link_;
   const uint32_t rank_;
   ClockOffset chief_clock_;  // used by the thread alone
 
@@ -57,7 +54,6 @@ class TraceSender {
   CondVar changed_;
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   Thread thread_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cc/job/chief_link.h"
 #include "client/cc/job/start_plan.h"
 #include "client/cc/sdk/session.h"
 #include "client/cc/transport/retry_policy.h"
@@ -159,8 +160,7 @@ absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
 
 absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   ChiefClient::Options options;
-  options.address = options_.chief;
-  options.security = security_;
+  options.link = MakeGrpcChiefLink(options_.chief, security_);
   options.register_timeout = kRegisterTimeout;
   options.lost_after = Milliseconds(options_.start_wait_seconds);
   options.request.set_rank(static_cast<uint32_t>(options_.rank));

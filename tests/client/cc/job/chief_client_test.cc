@@ -8,6 +8,8 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "client/cc/job/chief_link.h"
+#include "proto/chief.grpc.pb.h"
 #include "proto/wire/wire_version.h"
 
 namespace weir {
@@ -180,7 +182,7 @@ std::unique_ptr<ChiefClient> Client(
     std::function<void(Phases*)> read_device = nullptr,
     std::function<bool()> job_is_done = nullptr) {
   ChiefClient::Options options;
-  options.address = chief.address();
+  options.link = MakeGrpcChiefLink(chief.address(), nullptr);
   options.request.set_rank(2);
   options.request.set_process(99);
   options.lost_after = std::chrono::milliseconds(lost_after_ms);

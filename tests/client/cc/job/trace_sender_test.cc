@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cc/job/chief_link.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/trace/trace.h"
 #include "gtest/gtest.h"
+#include "proto/chief.grpc.pb.h"
 
 namespace weir {
 namespace {
@@ -30,8 +32,7 @@ class FakeChief : public Chief::Service {
                              &port);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
-    stub = Chief::NewStub(grpc::CreateChannel(
-        absl::StrCat("127.0.0.1:", port), grpc::InsecureChannelCredentials()));
+    link = MakeGrpcChiefLink(absl::StrCat("127.0.0.1:", port), nullptr);
   }
   ~FakeChief() override { server_->Shutdown(std::chrono::system_clock::now()); }
 
@@ -63,7 +64,7 @@ class FakeChief : public Chief::Service {
         [](const Requests& all) { return !all.empty() && all.back().last(); });
   }
 
-  std::unique_ptr<Chief::Stub> stub;
+  std::shared_ptr<ChiefLink> link;
   bool same_process = false;
   bool refuse = false;
 
@@ -98,7 +99,7 @@ class TraceSenderTest : public testing::Test {
 };
 
 TEST_F(TraceSenderTest, RecordsAndSendsWithTheChiefsClock) {
-  TraceSender sender(chief_.stub.get(), 3);
+  TraceSender sender(chief_.link.get(), 3);
   sender.Obey(Order(200));
   DoWork();
   const std::vector<PutTraceRequest> requests = chief_.WaitForLast();
@@ -118,7 +119,7 @@ TEST_F(TraceSenderTest, RecordsAndSendsWithTheChiefsClock) {
 }
 
 TEST_F(TraceSenderTest, KeepsToTheChiefsBound) {
-  TraceSender sender(chief_.stub.get(), 0);
+  TraceSender sender(chief_.link.get(), 0);
   sender.Obey(Order(200, /*events_max=*/1));
   DoWork();
   DoWork();
@@ -129,7 +130,7 @@ TEST_F(TraceSenderTest, KeepsToTheChiefsBound) {
 
 TEST_F(TraceSenderTest, SendsNothingToAChiefInItsOwnProcess) {
   chief_.same_process = true;
-  TraceSender sender(chief_.stub.get(), 0);
+  TraceSender sender(chief_.link.get(), 0);
   sender.Obey(Order(50));
   DoWork();
   const std::vector<PutTraceRequest> requests = chief_.WaitForLast();
@@ -141,7 +142,7 @@ TEST_F(TraceSenderTest, SendsNothingToAChiefInItsOwnProcess) {
 
 TEST_F(TraceSenderTest, ARefusalEndsIt) {
   chief_.refuse = true;
-  TraceSender sender(chief_.stub.get(), 0);
+  TraceSender sender(chief_.link.get(), 0);
   sender.Obey(Order(1));
   const std::vector<PutTraceRequest> requests = chief_.WaitFor(
       [](const std::vector<PutTraceRequest>& all) { return !all.empty(); });
@@ -151,7 +152,7 @@ TEST_F(TraceSenderTest, ARefusalEndsIt) {
 TEST_F(TraceSenderTest, EndsAtOnceInTheMiddle) {
   const auto begin = std::chrono::steady_clock::now();
   {
-    TraceSender sender(chief_.stub.get(), 0);
+    TraceSender sender(chief_.link.get(), 0);
     sender.Obey(Order(60'000));
     DoWork();
   }
