@@ -40,6 +40,8 @@ void JobEnd::Begin(absl::Status status, bool shutdown_ps) {
     }
   }
   shutdown_ps_ = shutdown_ps && facts_.phase >= Phase::kReady;
+  hello_ticket_.assign(facts_.tracker.count(), 0);
+  asked_.assign(facts_.tracker.count(), false);
   shut_down_.assign(facts_.tracker.count(), !shutdown_ps_);
   facts_.Enter(Phase::kEnding);
   facts_.Broadcast(StopCommand());
@@ -50,8 +52,8 @@ void JobEnd::BeginDone() {
     facts_.roster.mutable_worker(w)->asked = true;  // each of them may come
   }
   begun_ns_ = facts_.now_ns();
+  hello_ticket_.assign(facts_.tracker.count(), 1);  // any answer
   asked_.assign(facts_.tracker.count(), false);
-  failed_.assign(facts_.tracker.count(), false);
   shut_down_.assign(facts_.tracker.count(), false);
   facts_.Enter(Phase::kEnding);
 }
@@ -211,6 +213,7 @@ bool JobEnd::TimeIsUp(double seconds) const {
 // --------------------------------------------------------------- the ps
 
 void JobEnd::ShutDown(int shard, const Sender& sender) {
+  asked_[shard] = true;
   ShutdownRequest request;
   *request.mutable_sender() = sender;
   request.set_chief_secret(facts_.options.chief_secret);
@@ -234,14 +237,27 @@ Sender JobEnd::SenderFor(int shard) const {
   return sender;
 }
 
+bool JobEnd::SeeksPs() const {
+  if (done_before()) {
+    return facts_.phase < Phase::kOver;
+  }
+  return facts_.phase == Phase::kShutdown && shutdown_ps_ && status_.ok() &&
+         !Planted("end.forgets_lost_ps");
+}
+
+bool JobEnd::IsOurs(const HelloReply& hello) const {
+  return done_before() ? hello.job() == *facts_.options.done_job
+                       : hello.history() == facts_.ChiefSender().history();
+}
+
 void JobEnd::ShutDownThoseThatAnswer() {
   for (int s = 0; s < facts_.tracker.count(); ++s) {
-    if (asked_[s] || !facts_.tracker.Fresh(s, 1)) {
+    if (asked_[s] || shut_down_[s] || hello_ticket_[s] == 0 ||
+        !facts_.tracker.Fresh(s, hello_ticket_[s])) {
       continue;
     }
-    asked_[s] = true;
     const HelloReply& hello = facts_.tracker.hello(s);
-    if (hello.state() != EMPTY && hello.job() != *facts_.options.done_job) {
+    if (hello.state() != EMPTY && !IsOurs(hello)) {
       shut_down_[s] = true;  // I5: it was given to another job meanwhile
       continue;
     }
@@ -250,24 +266,24 @@ void JobEnd::ShutDownThoseThatAnswer() {
 }
 
 void JobEnd::OnShutdown(int shard, const absl::Status& status) {
-  if (done_before() && !status.ok() && !absl::IsPermissionDenied(status)) {
-    failed_[shard] = true;  // this ps may only just have started
-  } else if (!shut_down_.empty()) {
-    shut_down_[shard] = true;
+  if (shut_down_.empty()) {
+    return;
   }
+  asked_[shard] = false;
+  hello_ticket_[shard] = 0;
+  // I6. It may only just have started: Tick asks it again.
+  shut_down_[shard] =
+      status.ok() || absl::IsPermissionDenied(status) || !SeeksPs();
 }
 
 void JobEnd::Tick() {
-  if (!done_before() || facts_.phase == Phase::kOver) {
+  if (!SeeksPs()) {
     return;
   }
   for (int s = 0; s < facts_.tracker.count(); ++s) {
-    if (failed_[s] && facts_.tracker.Due(s, kAskAgainNs, facts_.now_ns())) {
-      asked_[s] = false;
-      failed_[s] = false;
-    }
-    if (!asked_[s]) {
-      facts_.AskHelloIfDue(s, kAskAgainNs);
+    if (!asked_[s] && !shut_down_[s] &&
+        facts_.tracker.Due(s, kAskAgainNs, facts_.now_ns())) {
+      hello_ticket_[s] = facts_.AskHello(s);
     }
   }
 }
@@ -285,7 +301,7 @@ void JobEnd::Advance() {
       Begin(absl::OkStatus(), true);
     }
   }
-  if (done_before() && facts_.phase < Phase::kOver) {
+  if (SeeksPs()) {
     ShutDownThoseThatAnswer();
   }
   double end_wait = options.end_wait;
@@ -307,9 +323,14 @@ void JobEnd::Advance() {
       }
     }
   }
+  double shutdown_wait = options.shutdown_wait;
+  if (SeeksPs()) {
+    shutdown_wait = std::max(shutdown_wait,
+                             static_cast<double>(facts_.lost_after_ns) * 1e-9);
+  }
   if (facts_.phase == Phase::kShutdown &&
       (std::count(shut_down_.begin(), shut_down_.end(), false) == 0 ||
-       TimeIsUp(options.shutdown_wait))) {
+       TimeIsUp(shutdown_wait))) {
     Finish();
   }
 }

@@ -14,6 +14,8 @@
 //   I4. A chief that another chief has replaced ends alone: it sends no
 //       Shutdown, and its workers hear no Stop.
 //   I5. A ps that another job has is not ended.
+//   I6. When the job is done every ps is told, also one that was lost and comes
+//       back empty: it would wait without end for a chief that is gone.
 // Threads: compatible.
 // Owns/borrows: borrows the facts.
 #ifndef SERVER_CHIEF_STATE_JOB_END_H_
@@ -78,7 +80,11 @@ class JobEnd {
   void ShutDown(int shard, const Sender& sender);
   // Says of what a shard holds, as it has told itself.
   Sender SenderFor(int shard) const;
-  // A job that was done before: ends each ps that has answered.
+  // Whether every ps is asked until it has taken Shutdown (I6).
+  bool SeeksPs() const;
+  // Whether what a ps holds is of the job that is done.
+  bool IsOurs(const HelloReply& hello) const;
+  // Ends each ps that has answered since it was asked.
   void ShutDownThoseThatAnswer();
   void Finish();
 
@@ -90,10 +96,11 @@ class JobEnd {
   bool shutdown_ps_ = false;
   bool anew_ = false;  // BeginAnew
   bool superseded_ = false;
-  int64_t begun_ns_ = 0;         // of a job that was done before
-  std::vector<bool> asked_;      // by shard: Shutdown was sent
-  std::vector<bool> failed_;     // by shard: and did not arrive
-  std::vector<bool> shut_down_;  // by shard: it need not be waited for
+  int64_t begun_ns_ = 0;  // of a job that was done before
+  // By shard.
+  std::vector<uint64_t> hello_ticket_;  // that it is asked by; 0: none
+  std::vector<bool> asked_;             // Shutdown is under way
+  std::vector<bool> shut_down_;         // it need not be waited for
 };
 
 }  // namespace weir

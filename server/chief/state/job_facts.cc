@@ -90,9 +90,10 @@ Sender JobFacts::ChiefSender() const {
   return JobSender(job->held(), layout_fingerprint);
 }
 
-void JobFacts::AskHello(int shard) {
-  tracker.Asked(shard, now_ns());
+uint64_t JobFacts::AskHello(int shard) {
+  const uint64_t ticket = tracker.Asked(shard, now_ns());
   Do(ShardCall{shard, HelloCall{}});
+  return ticket;
 }
 
 void JobFacts::AskHelloIfDue(int shard, int64_t every_ns) {
@@ -104,8 +105,7 @@ void JobFacts::AskHelloIfDue(int shard, int64_t every_ns) {
 std::vector<uint64_t> JobFacts::AskAll() {
   std::vector<uint64_t> tickets;
   for (int s = 0; s < tracker.count(); ++s) {
-    tickets.push_back(tracker.Asked(s, now_ns()));
-    Do(ShardCall{s, HelloCall{}});
+    tickets.push_back(AskHello(s));
   }
   return tickets;
 }

@@ -85,7 +85,7 @@ struct JobFacts {
                         generation);
   }
 
-  void AskHello(int shard);
+  uint64_t AskHello(int shard);  // returns its ticket
   // Says Hello to shard `shard` if it was not asked for `every_ns`.
   void AskHelloIfDue(int shard, int64_t every_ns);
   std::vector<uint64_t> AskAll();  // returns the tickets

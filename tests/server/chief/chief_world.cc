@@ -357,9 +357,17 @@ void ChiefWorld::Call(const ShardCall& call) {
   } else if (const auto* snap = std::get_if<SnapshotRequest>(&call.request)) {
     Snapshot(s, *snap);
   } else if (const auto* end = std::get_if<ShutdownRequest>(&call.request)) {
-    shard.shut_down = end->chief_secret() == shard.secret;
-    shard.shutdown_code = static_cast<absl::StatusCode>(end->code());
-    chief_->end().OnShutdown(s, absl::OkStatus());
+    absl::Status status;
+    if (shard.down) {
+      status = absl::UnavailableError("nobody is there");
+    } else if (shard.state == EMPTY && end->sender().history() != 0) {
+      status = absl::FailedPreconditionError("no shard is here");
+    } else {
+      shard.shut_down =
+          shard.state == EMPTY || end->chief_secret() == shard.secret;
+      shard.shutdown_code = static_cast<absl::StatusCode>(end->code());
+    }
+    chief_->end().OnShutdown(s, status);
   }
 }
 

@@ -30,6 +30,14 @@ void Leave(ChiefWorld* world, int w) {
   world->workers[w].stream = 0;
 }
 
+// The ps is killed, and its next process is not there yet.
+void LosePs(ChiefWorld* world, int s) {
+  ChiefWorld::Shard shard;
+  shard.incarnation = 9;
+  shard.down = true;
+  world->shards[static_cast<size_t>(s)] = shard;
+}
+
 // The worker's process asks again, as after a heartbeat that broke.
 void ComeAgain(ChiefWorld* world, int w) {
   ChiefWorld::Worker& worker = world->workers[w];
@@ -134,7 +142,7 @@ class WaitForEvaluatorTest : public testing::Test {
   void ExpectAGoodEnd() {
     Leave(&world_, 0);
     Leave(&world_, 1);
-    world_.Run(6);
+    world_.Run(12);  // a lost ps may come back to hear of it
     ASSERT_TRUE(world_.finished.has_value());
     EXPECT_TRUE(world_.finished->ok()) << *world_.finished;
     EXPECT_EQ(world_.workers[0].stop->code(), 0u);
@@ -191,6 +199,43 @@ TEST(JobStateEndTest, AFailedJobTellsLatecomersItsError) {
 }
 
 // The chief acknowledges a heartbeat by its number and counts it once.
+// A ps is started again while the job ends. Nobody but this chief can tell it
+// that there is nothing left to wait for.
+TEST(JobStateEndTest, APsThatComesBackEmptyIsToldOfTheEnd) {
+  ChiefWorld world(2, 2, SmallSpec());
+  DoEverything(&world);
+  EXPECT_TRUE(world.Beat(0).ok());
+  EXPECT_TRUE(world.Beat(1).ok());
+  world.Run(3);
+  EXPECT_EQ(world.done, "ckpt-20");
+  LosePs(&world, 1);
+  Leave(&world, 0);
+  Leave(&world, 1);
+  world.Run(3);
+  EXPECT_TRUE(world.shards[0].shut_down);
+  EXPECT_FALSE(world.finished.has_value());
+  world.shards[1].down = false;
+  world.Run(1);
+  EXPECT_TRUE(world.shards[1].shut_down);
+  EXPECT_EQ(world.shards[1].shutdown_code, absl::StatusCode::kOk);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_TRUE(world.finished->ok()) << *world.finished;
+}
+
+TEST(JobStateEndTest, APsThatStaysAwayHoldsTheEndUpForAWhileOnly) {
+  ChiefWorld world(2, 2, SmallSpec());
+  DoEverything(&world);
+  EXPECT_TRUE(world.Beat(0).ok());
+  EXPECT_TRUE(world.Beat(1).ok());
+  world.Run(3);
+  LosePs(&world, 1);
+  Leave(&world, 0);
+  Leave(&world, 1);
+  world.Run(12);  // lost_after_seconds is 10
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_TRUE(world.finished->ok()) << *world.finished;
+}
+
 TEST(JobStateEndTest, ReportsThatComeTwiceCountOnce) {
   JobSpec spec = SmallSpec();
   spec.mutable_train()->set_steps(5);
