@@ -35,7 +35,7 @@ constexpr auto kWorldMax = seconds(3600);
 
 class Ledger {
  public:
-  explicit Ledger(LedgerResult* result) : result_(result), plan_(DrawPlan()) {
+  explicit Ledger(WorldResult* result) : result_(result), plan_(DrawPlan()) {
     result_->job = plan_.Words();
     Note(result_->job);
     network_.SetFaults(plan_.faults);
@@ -449,7 +449,7 @@ class Ledger {
     }
   }
 
-  LedgerResult* const result_;
+  WorldResult* const result_;
   const Plan plan_;
   Network network_;
   Declaration declaration_;
@@ -464,8 +464,8 @@ class Ledger {
 
 }  // namespace
 
-LedgerResult RunLedger(uint64_t seed) {
-  LedgerResult result;
+WorldResult RunLedger(uint64_t seed) {
+  WorldResult result;
   result.outcome = RunWorld(seed, [&result] {
     // Not destroyed: fibres that never end look at it until the world does.
     auto* const ledger = new Ledger(&result);

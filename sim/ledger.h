@@ -13,41 +13,12 @@
 #define SIM_LEDGER_H_
 
 #include <cstdint>
-#include <string>
 
-#include "common/threads/scheduler.h"
+#include "sim/world.h"
 
 namespace weir::sim {
 
-struct LedgerCounts {
-  uint64_t contributions = 0;
-  uint64_t pushes = 0;      // of blocks, as the shards count them
-  uint64_t duplicates = 0;  // of these, repeated ones
-  uint64_t messages = 0;
-  uint64_t resets = 0;
-  uint64_t kills = 0;
-  uint64_t parts = 0;
-
-  LedgerCounts& operator+=(const LedgerCounts& other) {
-    contributions += other.contributions;
-    pushes += other.pushes;
-    duplicates += other.duplicates;
-    messages += other.messages;
-    resets += other.resets;
-    kills += other.kills;
-    parts += other.parts;
-    return *this;
-  }
-};
-
-struct LedgerResult {
-  std::string broken;  // what does not hold; empty: all holds
-  std::string job;     // what the seed drew, in words
-  Outcome outcome;
-  LedgerCounts counts;
-};
-
-LedgerResult RunLedger(uint64_t seed);
+WorldResult RunLedger(uint64_t seed);
 
 }  // namespace weir::sim
 

@@ -294,8 +294,15 @@ class SimLink : public ControlLink, public DataLink {
   }
   absl::Status Shutdown(const ShutdownRequest& request,
                         Timeout timeout) override {
-    return CallStatus(timeout, [request](Store* store) {
-      return store->CheckShutdown(request);
+    const Network::Server* const server = network_->Find(address_);
+    const auto end = server == nullptr ? nullptr : server->on_shutdown;
+    return CallStatus(timeout, [request, end](Store* store) {
+      const absl::Status status = store->CheckShutdown(request);
+      if (status.ok() && end) {
+        end(absl::Status(static_cast<absl::StatusCode>(request.code()),
+                         request.reason()));
+      }
+      return status;
     });
   }
 

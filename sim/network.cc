@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "sim/chief_link.h"
 #include "sim/links.h"
 
 namespace weir::sim {
@@ -40,12 +41,27 @@ void Inbox::Loop() {
 
 void Network::Join() { inboxes_[Process()] = std::make_shared<Inbox>(); }
 
-void Network::Serve(const std::string& address, Store* store) {
-  servers_[address] = {Process(), store};
+void Network::Serve(const std::string& address, Store* store,
+                    std::function<void(const absl::Status&)> on_shutdown) {
+  servers_[address] = {Process(), store, std::move(on_shutdown), nullptr};
+}
+
+void Network::Serve(const std::string& address, ChiefRunner* chief) {
+  servers_[address] = {Process(), nullptr, nullptr, chief};
+}
+
+void Network::StopServing(const std::string& address) {
+  const int process = servers_.at(address).process;
+  servers_.erase(address);
+  ResetAllOf(process, /*as_server_only=*/true, "the server ends");
 }
 
 std::unique_ptr<Transport> Network::NewTransport() {
   return std::make_unique<SimTransport>(this, Process());
+}
+
+std::shared_ptr<ChiefLink> Network::NewChiefLink(const std::string& address) {
+  return std::make_shared<SimChiefLink>(this, address, Process());
 }
 
 const Network::Server* Network::Find(const std::string& address) const {
@@ -149,7 +165,7 @@ void Network::Later(std::function<void()> work) {
   InboxOf(Process())->Put(Now() + Delay(), std::move(work));
 }
 
-void Network::KillProcess(int process) {
+void Network::Stop(int process) {
   Kill(process);
   if (Inbox* const inbox = InboxOf(process)) {
     inbox->Close();
@@ -157,11 +173,41 @@ void Network::KillProcess(int process) {
   std::erase_if(servers_, [process](const auto& server) {
     return server.second.process == process;
   });
+}
+
+void Network::KillProcess(int process) {
+  Stop(process);
+  ResetAllOf(process, /*as_server_only=*/false, "the peer was killed");
+}
+
+void Network::EndProcess(int process) {
+  Stop(process);
+  for (const auto& weak : connections_) {
+    const auto connection = weak.lock();
+    if (connection == nullptr ||
+        (connection->client != process && connection->server != process)) {
+      continue;
+    }
+    const bool is_server = connection->server == process;
+    const std::chrono::nanoseconds last(is_server ? connection->last_back_ns
+                                                  : connection->last_there_ns);
+    Inbox* const peer =
+        InboxOf(is_server ? connection->client : connection->server);
+    if (peer != nullptr) {
+      peer->Put(std::max(last, Now()) + Delay(), [this, connection] {
+        Reset(connection.get(), absl::UnavailableError("the peer has ended"));
+      });
+    }
+  }
+}
+
+void Network::ResetAllOf(int process, bool as_server_only, const char* why) {
   for (const auto& weak : std::vector(connections_)) {
     if (const auto connection = weak.lock();
         connection != nullptr &&
-        (connection->client == process || connection->server == process)) {
-      Reset(connection.get(), absl::UnavailableError("the peer was killed"));
+        (connection->server == process ||
+         (connection->client == process && !as_server_only))) {
+      Reset(connection.get(), absl::UnavailableError(why));
     }
   }
 }

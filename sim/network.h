@@ -31,8 +31,10 @@
 #include <utility>
 #include <vector>
 
+#include "client/cc/job/chief_link.h"
 #include "client/cc/transport/transport.h"
 #include "common/threads/scheduler.h"
+#include "server/chief/chief_runner.h"
 #include "server/ps/store/store.h"
 
 namespace weir::sim {
@@ -85,12 +87,21 @@ class Network {
 
   // A fibre of a process calls these for it.
   void Join();
-  // From now on `store`, of the calling process, answers at `address`.
-  void Serve(const std::string& address, Store* store);
+  // From now on a ps or a chief, of the calling process, answers at `address`.
+  // `on_shutdown` gets the reason of a Shutdown that the store has allowed.
+  void Serve(const std::string& address, Store* store,
+             std::function<void(const absl::Status&)> on_shutdown = nullptr);
+  void Serve(const std::string& address, ChiefRunner* chief);
+  // Nobody answers there any more, and its connections break.
+  void StopServing(const std::string& address);
   std::unique_ptr<Transport> NewTransport();
+  std::shared_ptr<ChiefLink> NewChiefLink(const std::string& address);
 
-  // Kills a process. Its connections are reset.
+  // Kills a process. Its connections are reset, and what is on its way is lost.
   void KillProcess(int process);
+  // Ends a process that has returned from its main function: what it has sent
+  // arrives before its connections break.
+  void EndProcess(int process);
   // Parts two tasks for `time`.
   void Part(int a, int b, std::chrono::nanoseconds time);
 
@@ -101,7 +112,9 @@ class Network {
   // For links and streams.
   struct Server {
     int process = 0;
-    Store* store = nullptr;
+    Store* store = nullptr;  // of a ps
+    std::function<void(const absl::Status&)> on_shutdown = nullptr;
+    ChiefRunner* chief = nullptr;  // of a chief
   };
   // Null: nobody serves there.
   const Server* Find(const std::string& address) const;
@@ -120,6 +133,10 @@ class Network {
             std::function<void()> work);
   std::chrono::nanoseconds Delay() const;
   Inbox* InboxOf(int process);
+  // Nothing runs any more in a process, and it serves nobody.
+  void Stop(int process);
+  // Of a process, whichever side it is.
+  void ResetAllOf(int process, bool as_server_only, const char* why);
 
   Faults faults_;
   std::map<int, std::shared_ptr<Inbox>> inboxes_;

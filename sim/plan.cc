@@ -1,22 +1,13 @@
 #include "sim/plan.h"
 
 #include <chrono>
-#include <initializer_list>
 
 #include "absl/strings/str_cat.h"
 #include "common/threads/scheduler.h"
 
 namespace weir::sim {
-namespace {
 
 using std::chrono::milliseconds;
-
-template <typename T>
-T Pick(std::initializer_list<T> of) {
-  return *(of.begin() + RandomBelow(of.size()));
-}
-
-}  // namespace
 
 Plan DrawPlan() {
   Plan plan;
@@ -40,7 +31,7 @@ Plan DrawPlan() {
   return plan;
 }
 
-std::string Plan::Update() const {
+std::string UpdateOf(Mode mode, uint64_t in_step) {
   switch (mode) {
     case Mode::kAsync:
       return "async {}";

@@ -5,13 +5,24 @@
 #define SIM_PLAN_H_
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
+#include "common/threads/scheduler.h"
 #include "sim/network.h"
 
 namespace weir::sim {
 
 enum class Mode { kAsync, kSync, kStaleness };
+
+// As a Declaration's `update` has it, and a job's; sync with so many
+// contributions in a step.
+std::string UpdateOf(Mode mode, uint64_t in_step);
+
+template <typename T>
+T Pick(std::initializer_list<T> of) {
+  return *(of.begin() + RandomBelow(of.size()));
+}
 
 struct Plan {
   Mode mode = Mode::kAsync;
@@ -26,8 +37,7 @@ struct Plan {
   int kills = 0;
   int parts = 0;
 
-  // As a Declaration's `update` has it.
-  std::string Update() const;
+  std::string Update() const { return UpdateOf(mode, in_step); }
   std::string Words() const;
 };
 

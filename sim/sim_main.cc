@@ -19,7 +19,9 @@
 #include <string>
 
 #include "common/base/logging.h"
+#include "sim/job.h"
 #include "sim/ledger.h"
+#include "sim/world.h"
 
 namespace weir::sim {
 namespace {
@@ -27,18 +29,20 @@ namespace {
 using std::chrono::steady_clock;
 
 constexpr uint64_t kWorldsOfAChild = 100;
+// One world in so many is a whole job, which takes longer.
+constexpr uint64_t kJobOneIn = 4;
 
 // Shared by the children and their parent.
 struct Totals {
   uint64_t seed;  // of the world that runs
   uint64_t worlds;
-  LedgerCounts counts;
+  WorldCounts counts;
   uint64_t points;
   uint64_t switches;
   uint64_t time_ns;
   uint64_t hash;
 
-  void Add(const LedgerResult& result) {
+  void Add(const WorldResult& result) {
     ++worlds;
     counts += result.counts;
     points += result.outcome.points;
@@ -51,18 +55,22 @@ struct Totals {
 void Show(const std::string& title, const Totals& of) {
   std::printf(
       "%s\n%lu contributions, %lu pushes of blocks, %lu of them repeated, %lu "
-      "messages, %lu resets, %lu kills, %lu parted, %lu points, %lu changes of "
-      "fibres, %.3f s of the world, hash %016lx\n",
+      "checkpoints, %lu messages; %lu faults: %lu resets, %lu kills, %lu "
+      "stops, "
+      "%lu parted, %lu calls of the store; %lu points, %lu changes of fibres, "
+      "%.3f s of the world, hash %016lx\n",
       title.c_str(), of.counts.contributions, of.counts.pushes,
-      of.counts.duplicates, of.counts.messages, of.counts.resets,
-      of.counts.kills, of.counts.parts, of.points, of.switches,
+      of.counts.duplicates, of.counts.checkpoints, of.counts.messages,
+      of.counts.faults(), of.counts.resets, of.counts.kills, of.counts.stops,
+      of.counts.parts, of.counts.unavailable, of.points, of.switches,
       static_cast<double>(of.time_ns) * 1e-9, of.hash);
 }
 
 // Returns whether all holds in the world of `seed`, and says what does not.
 bool RunOne(uint64_t seed, bool show, Totals* totals) {
   totals->seed = seed;
-  const LedgerResult result = RunLedger(seed);
+  const WorldResult result =
+      seed % kJobOneIn == 0 ? RunJob(seed) : RunLedger(seed);
   totals->Add(result);
   if (show || !result.broken.empty()) {
     Totals one = {};

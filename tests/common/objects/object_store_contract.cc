@@ -4,12 +4,12 @@
 #include <atomic>
 #include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/io/files.h"
+#include "common/threads/thread.h"
 #include "gtest/gtest.h"
 
 namespace weir {
@@ -78,7 +78,7 @@ void ExpectOnce(const std::function<absl::Status(int)>& call) {
   constexpr int kCallers = 8;
   std::atomic<int> ok{0};
   std::atomic<int> refused{0};
-  std::vector<std::thread> callers;
+  std::vector<Thread> callers;
   for (int i = 0; i < kCallers; ++i) {
     callers.emplace_back([&call, i, &ok, &refused] {
       const absl::Status status = call(i);
@@ -86,7 +86,7 @@ void ExpectOnce(const std::function<absl::Status(int)>& call) {
       refused += absl::IsAlreadyExists(status) ? 1 : 0;
     });
   }
-  for (std::thread& caller : callers) {
+  for (Thread& caller : callers) {
     caller.join();
   }
   EXPECT_EQ(ok, 1);

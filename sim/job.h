@@ -1,0 +1,33 @@
+// A whole job in a simulated world: ps, a chief, workers that train a network,
+// checkpoints in an object store, and whoever starts a task again.
+//
+// Place: what the swarm runs beside the ledger. Everything between the network,
+// the store and the restart rules is the product's own: Store, ChiefRunner,
+// WorkerTask, Supervisor.
+//
+// The seed draws the job, the faults of network and store, and when which task
+// is killed or told to stop. A second fault often follows soon, and in half of
+// the worlds the trouble is at the end of the job.
+//
+// What has to hold
+//   The job ends well within hours of the world's time, and so does every task.
+//   No task ends with a code that says that no start can mend it.
+//   The newest committed checkpoint is never older than it was.
+//   The last one holds each contribution of the job, and is whole.
+//   Sync: its values are those of the job alone with one ps and one worker.
+//
+// Threads: one world at a time in a process.
+#ifndef SIM_JOB_H_
+#define SIM_JOB_H_
+
+#include <cstdint>
+
+#include "sim/world.h"
+
+namespace weir::sim {
+
+WorldResult RunJob(uint64_t seed);
+
+}  // namespace weir::sim
+
+#endif  // SIM_JOB_H_

@@ -1,0 +1,52 @@
+// What a seed draws for a simulated job of whole tasks: its shape, and its
+// troubles.
+#ifndef SIM_JOB_PLAN_H_
+#define SIM_JOB_PLAN_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/network.h"
+#include "sim/object_store.h"
+#include "sim/plan.h"
+
+namespace weir::sim {
+
+struct Fault {
+  enum Kind { kKill, kTerm, kPart };
+  Kind kind = kKill;
+  size_t task = 0;  // modulo the number of tasks
+  size_t other = 0;
+  std::chrono::nanoseconds after{0};  // the fault before it
+  std::chrono::nanoseconds time{0};   // of kPart
+};
+
+struct JobPlan {
+  Mode mode = Mode::kAsync;
+  int ps = 1;
+  int workers = 1;
+  uint64_t steps = 0;
+  uint64_t in_step = 1;  // sync: contributions of a step
+  uint64_t every_steps = 1;
+  int block_elements = 64;
+  Faults network;
+  StoreFaults store;
+  std::vector<Fault> faults;  // the last one comes first
+  bool late = false;          // they begin at the job's end
+
+  // As the last checkpoint counts them.
+  uint64_t last_step() const { return steps; }
+  std::string SpecText() const;
+  std::string Words() const;
+  // The same job without troubles, with one ps and one worker.
+  JobPlan Alone() const;
+};
+
+// Asks the world for random numbers.
+JobPlan DrawJobPlan();
+
+}  // namespace weir::sim
+
+#endif  // SIM_JOB_PLAN_H_

@@ -1,0 +1,52 @@
+// What a simulated world tells of itself.
+#ifndef SIM_WORLD_H_
+#define SIM_WORLD_H_
+
+#include <cstdint>
+#include <string>
+
+#include "common/threads/scheduler.h"
+
+namespace weir::sim {
+
+struct WorldCounts {
+  uint64_t contributions = 0;
+  uint64_t pushes = 0;      // of blocks, as the shards count them
+  uint64_t duplicates = 0;  // of these, repeated ones
+  uint64_t checkpoints = 0;
+  uint64_t messages = 0;
+  uint64_t resets = 0;
+  uint64_t kills = 0;
+  uint64_t stops = 0;  // SIGTERM
+  uint64_t parts = 0;
+  uint64_t unavailable =
+      0;  // calls of the store that did not say what they did
+
+  uint64_t faults() const {
+    return resets + kills + stops + parts + unavailable;
+  }
+  WorldCounts& operator+=(const WorldCounts& other) {
+    contributions += other.contributions;
+    pushes += other.pushes;
+    duplicates += other.duplicates;
+    checkpoints += other.checkpoints;
+    messages += other.messages;
+    resets += other.resets;
+    kills += other.kills;
+    stops += other.stops;
+    parts += other.parts;
+    unavailable += other.unavailable;
+    return *this;
+  }
+};
+
+struct WorldResult {
+  std::string broken;  // what does not hold; empty: all holds
+  std::string job;     // what the seed drew, in words
+  Outcome outcome;
+  WorldCounts counts;
+};
+
+}  // namespace weir::sim
+
+#endif  // SIM_WORLD_H_
