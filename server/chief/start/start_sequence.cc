@@ -291,9 +291,10 @@ void StartSequence::OnStatus(int shard, const absl::StatusOr<PsStatus>& reply) {
 
 void StartSequence::Adopt() {
   const Declaration& declaration = statuses_[0].declaration();
-  // Another chief may have restored some of the shards since the Hellos.
+  // Since the Hellos another chief may have restored some of the shards, and a
+  // ps may have been started again, empty.
   for (int s = 0; s < shard_count(); ++s) {
-    if (statuses_[s].declaration().history() != declaration.history()) {
+    if (statuses_[s].declaration().history() != seen_histories_[s]) {
       Fail(absl::FailedPreconditionError(absl::StrCat(
           facts_.tracker.Name(s), " changed while it was being taken over")));
       return;

@@ -377,6 +377,15 @@ TEST(StartSequenceTest, ShardsThatChangeWhileTheyAreReadAreNotAdopted) {
   start.ExpectFailed(absl::StatusCode::kFailedPrecondition, "ps 1 (b:1)");
 }
 
+// The next chief restores them: nobody's job file is at fault.
+TEST(StartSequenceTest, ShardsThatAreLostWhileTheyAreReadAreNotAdopted) {
+  Start start;
+  start.Hellos(ACTIVE, /*history=*/3);
+  start.sequence.OnStatus(0, PsStatus());
+  start.sequence.OnStatus(1, PsStatus());
+  start.ExpectFailed(absl::StatusCode::kFailedPrecondition, "ps 0 (a:1)");
+}
+
 TEST(StartSequenceTest, AnotherJobSpecOfTheShardsIsNamedByItsField) {
   Start start([](JobOptions* options) {
     options->spec.mutable_train()->set_batch_size(11);
