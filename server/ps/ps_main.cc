@@ -11,19 +11,14 @@
 //
 // On SIGTERM it serves on until the chief has saved the job and shuts it down,
 // --grace_seconds at most; a second signal ends it at once.
-#include <signal.h>
-
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "common/base/exit_code.h"
 #include "common/base/identity.h"
 #include "common/base/logging.h"
-#include "common/base/mutex.h"
-#include "common/base/plant.h"
 #include "common/base/status.h"
 #include "common/objects/any_store.h"
 #include "proto/task/task_main.h"
@@ -31,12 +26,11 @@
 #include "server/ps/ps_metrics.h"
 #include "server/ps/ps_server.h"
 #include "server/ps/service/leaving.h"
+#include "server/ps/service/ps_end.h"
 #include "server/ps/store/store.h"
 
 namespace weir {
 namespace {
-
-constexpr std::chrono::milliseconds kPollEvery{50};
 
 struct Flags {
   std::string address;
@@ -46,59 +40,6 @@ struct Flags {
   std::string checkpoint_root;
   std::string audit_log;
 };
-
-// What the chief's Shutdown said; the first one counts.
-class Ending {
- public:
-  void Set(const absl::Status& why) {
-    MutexLock lock(&mutex_);
-    if (!why_.has_value()) {
-      why_ = why;
-    }
-    told_.NotifyAll();
-  }
-  std::optional<absl::Status> WaitFor(std::chrono::nanoseconds timeout) {
-    MutexLock lock(&mutex_);
-    if (!why_.has_value()) {
-      told_.WaitFor(&mutex_, timeout);
-    }
-    return why_;
-  }
-
- private:
-  Mutex mutex_;
-  CondVar told_;
-  std::optional<absl::Status> why_ ABSL_GUARDED_BY(mutex_);
-};
-
-// Waits for the chief's Shutdown, or for a signal to which a chief has nothing
-// more to say. Returns why the process is to end.
-absl::Status WaitForEnd(const Store& store, const StopSignal& stop,
-                        Ending* ending, Leaving* leaving) {
-  std::optional<absl::Status> told;
-  while (!(told = ending->WaitFor(kPollEvery)).has_value()) {
-    if (stop.first() == 0) {
-      continue;
-    }
-    // After SIGTERM it serves on while a chief may want to save what is here.
-    // An empty ps holds nothing to save.
-    const bool has_chief = stop.first() == SIGTERM &&
-                           store.Hello().state() != EMPTY &&
-                           !Planted("ps.leaves_at_once");
-    if (has_chief && !leaving->begun()) {
-      leaving->Begin();
-      LOG_INFO("SIGTERM: serving on until the chief has saved the job");
-    }
-    if (!has_chief || leaving->MayGo()) {
-      return absl::CancelledError("no chief has work for this ps");
-    }
-  }
-  // Whoever sent SIGTERM does not want to see this process started again.
-  if (stop.first() == SIGTERM && IsTransientExit(ExitCodeFor(*told))) {
-    told = absl::CancelledError(told->message());
-  }
-  return Annotate(*told, "shut down by the chief");
-}
 
 // Null: clients on this host take gRPC.
 std::unique_ptr<SharedArena> MakeSharedArena(const Flags& flags) {
@@ -134,12 +75,12 @@ absl::Status Serve(const Flags& flags, const Task& task) {
   options.access = &access;
   options.queue_count = flags.queues;
   options.shared_arena = shared_arena.get();
-  Ending ending;
+  PsEnd end;
   Leaving leaving(Clock::Real(), std::chrono::nanoseconds(static_cast<int64_t>(
                                      flags.grace_seconds * 1e9)));
   options.leaving = &leaving;
   options.host = task.host;
-  options.on_shutdown = [&ending](const absl::Status& why) { ending.Set(why); };
+  options.on_shutdown = [&end](const absl::Status& why) { end.Tell(why); };
   const auto server = PsServer::Create(options, store.get());
   if (!server.ok()) {
     return absl::InvalidArgumentError(server.status().message());
@@ -156,8 +97,9 @@ absl::Status Serve(const Flags& flags, const Task& task) {
         "this ps keeps no checkpoints; a job with a chief wants "
         "--checkpoint_root");
   }
-  const absl::Status why = WaitForEnd(*store, *task.stop, &ending, &leaving);
-  if (ending.WaitFor(std::chrono::nanoseconds(0)).has_value()) {
+  const absl::Status why = end.Wait(
+      *store, [&task] { return task.stop->first(); }, &leaving);
+  if (end.told()) {
     // The answer to Shutdown may still be on its way to the chief.
     (*server)->Stop(std::chrono::milliseconds(200));
   }
