@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,11 +17,10 @@
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/job/job_spec_defaults.h"
 #include "proto/job/job_spec_text.h"
-#include "server/chief/chief_runner.h"
 #include "sim/job_plan.h"
 #include "sim/network.h"
 #include "sim/object_store.h"
-#include "worker/train/worker_task.h"
+#include "sim/tasks.h"
 
 namespace weir::sim {
 namespace {
@@ -29,19 +28,18 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr char kPlace[] = "s3://sim/run";
-constexpr char kChief[] = "chief:1";
 constexpr int kKilled = 137;
 constexpr auto kPoll = milliseconds(50);
 // In the world's time: all troubles, and all waits of a job for what is lost,
 // are far shorter.
 constexpr auto kWorldMax = std::chrono::hours(4);
-// Between a job's end and that of its tasks.
-constexpr auto kEndMax = std::chrono::minutes(5);
-// As the chief's server: for the last commands to go out.
-constexpr auto kChiefGrace = milliseconds(500);
 // Whoever looks after a container waits so long before it is started again.
 constexpr auto kOperatorDelay = seconds(2);
+// After DONE `weir task` ends its ps.
+constexpr auto kDoneMax = seconds(30);
+// A process whose place another one has is killed so long after it can reach
+// the others again.
+constexpr auto kStrayMax = seconds(30);
 
 // One task of the job and its `weir task`, which starts it again.
 struct Task {
@@ -49,11 +47,16 @@ struct Task {
   int index = 0;
   std::string name;
   std::unique_ptr<Supervisor> supervisor;
-  int process = 0;
-  std::optional<int> exit_code;          // of the process, which is about to go
-  std::function<void()> on_term;         // for a fibre of the process
+  std::shared_ptr<ProcessRun> run;       // null: none runs
   std::optional<int> ended;              // with which code `weir task` ended
   std::chrono::nanoseconds again_at{0};  // when it is started once more
+};
+
+// A process that is there still, though another one has its place.
+struct Stray {
+  Task* task = nullptr;
+  std::shared_ptr<ProcessRun> run;
+  std::chrono::nanoseconds end{0};  // then it is killed
 };
 
 class Job {
@@ -63,13 +66,17 @@ class Job {
     if (!spec.ok()) {
       std::abort();
     }
-    spec_ = *std::move(spec);
-    ResolveDefaults(&spec_);
-    spec_text_ = CanonicalJobSpecText(spec_);
+    place_.spec = *std::move(spec);
+    ResolveDefaults(&place_.spec);
+    place_.spec_text = CanonicalJobSpecText(place_.spec);
+    place_.worker_count = plan_.workers;
+    place_.network = &network_;
+    place_.objects = &objects_;
+    place_.counts = &result->counts;
     network_.SetFaults(plan_.network);
     objects_.SetFaults(plan_.store);
     for (int s = 0; s < plan_.ps; ++s) {
-      addresses_.push_back(absl::StrCat("ps", s, ":1"));
+      place_.ps_addresses.push_back(absl::StrCat("ps", s, ":1"));
       AddTask("ps", s);
     }
     AddTask("chief", 0);
@@ -133,13 +140,20 @@ class Job {
 
   void Supervise() {
     for (const auto& task : tasks_) {
-      if (task->exit_code.has_value()) {
-        network_.EndProcess(task->process);  // what it left running ends, too
-        OnExit(task.get(), *std::exchange(task->exit_code, std::nullopt));
+      if (task->run != nullptr && task->run->exit_code.has_value()) {
+        const auto run = std::exchange(task->run, nullptr);
+        network_.EndProcess(run->process);  // what it left running ends, too
+        CheckExit(*task, *run);
+        task->supervisor->OnExit(0, *run->exit_code, Now().count());
+      }
+      if (task->role == "ps" && task->run != nullptr && WasDone()) {
+        network_.KillProcess(std::exchange(task->run, nullptr)->process);
+        task->ended = kExitOk;
       }
       if (task->ended.has_value()) {
-        // As a pod of Kubernetes: started again after a code of 128 and more.
-        if (IsTransientExit(*task->ended) && Now() >= task->again_at) {
+        // As a pod of Kubernetes: started again after a code of 128 and more,
+        // and after 5, which the files of `weir render` have it ignore.
+        if (!EndedForGood(*task) && Now() >= task->again_at) {
           StartWeirTask(task.get());
         }
         continue;
@@ -155,119 +169,44 @@ class Job {
     }
   }
 
-  void OnExit(Task* task, int code) {
-    Note(absl::StrCat(task->name, " ended with ", code));
-    task->on_term = nullptr;
-    task->process = 0;
+  void CheckExit(const Task& task, const ProcessRun& run) {
+    const int code = *run.exit_code;
+    Note(absl::StrCat(task.name, " ended with ", code));
     if (code != kExitOk && code != kExitReplaced && !IsTransientExit(code)) {
-      Break(absl::StrCat(task->name, " ended for good with ", code, ": ",
-                         last_words_[task->name]));
+      Break(absl::StrCat(task.name, " ended for good with ", code, ": ",
+                         run.words));
     }
     if (code == kExitOk && !Done()) {
-      Break(absl::StrCat(task->name, " ended with 0 before the job was done"));
+      Break(absl::StrCat(task.name, " ended with 0 before the job was done"));
     }
-    task->supervisor->OnExit(0, code, Now().count());
   }
 
   void StartProcess(Task* task) {
-    task->process = ++processes_;
-    Note(absl::StrCat("start ", task->name, " as ", task->process));
-    StartAs(task->process, [this, task] {
+    auto run = std::make_shared<ProcessRun>();
+    run->process = ++processes_;
+    task->run = run;
+    Note(absl::StrCat("start ", task->name, " as ", run->process));
+    StartAs(run->process, [this, task, run] {
       network_.Join();
       absl::Status status;
       if (task->role == "ps") {
-        status = RunPs(task);
+        status = RunPs(place_, task->index, run.get());
       } else if (task->role == "chief") {
-        status = RunChief(task);
+        status = RunChief(place_, run.get());
       } else {
-        status = RunWorker(task);
+        status = RunWorker(place_, task->index, run.get());
       }
-      last_words_[task->name] = status.ToString();
-      Note(absl::StrCat(task->name, ": ", status.ToString()));
-      task->exit_code = ExitCodeFor(status);
+      run->words = status.ToString();
+      Note(absl::StrCat(task->name, ": ", run->words));
+      run->exit_code = ExitCodeFor(status);
     });
-  }
-
-  absl::Status RunPs(Task* task) {
-    Store::Options options;
-    options.files = &objects_;
-    options.incarnation = Random();
-    options.memory_bytes_max = int64_t{1} << 30;
-    options.checkpoint_root = JoinPath(kPlace, "checkpoints");
-    // Never deleted: streams may speak of it until the world ends.
-    WEIR_ASSIGN_OR_RETURN(auto made, Store::Create(options));
-    Store* const store = made.release();
-    Start([store] {
-      for (;;) {
-        SleepFor(milliseconds(50));
-        store->ExpireWaits();
-      }
-    });
-    struct Ending {
-      std::optional<absl::Status> why;
-      WaitQueue told;
-    };
-    auto* const ending = new Ending;
-    const std::string& address = addresses_[static_cast<size_t>(task->index)];
-    network_.Serve(address, store, [ending](const absl::Status& why) {
-      ending->why = why;
-      Wake(&ending->told, 1);
-    });
-    while (!ending->why.has_value()) {
-      Wait(&ending->told, nullptr);
-    }
-    const PsStatus counted = store->GetStatus();
-    result_->counts.pushes +=
-        counted.chunks_accepted() + counted.chunks_duplicate();
-    result_->counts.duplicates += counted.chunks_duplicate();
-    return *ending->why;
-  }
-
-  absl::Status RunChief(Task* task) {
-    const auto transport = network_.NewTransport();
-    ChiefRunner::Options options;
-    options.spec = spec_;
-    options.ps_addresses = addresses_;
-    options.worker_count = plan_.workers;
-    options.workdir = kPlace;
-    options.resume = true;
-    options.transport = transport.get();
-    options.files = &objects_;
-    WEIR_ASSIGN_OR_RETURN(auto runner, ChiefRunner::Create(options));
-    network_.Serve(kChief, runner.get());
-    task->on_term = [chief = runner.get()] { chief->RequestStop("SIGTERM"); };
-    const absl::Status status = runner->Wait();
-    task->on_term = nullptr;
-    SleepFor(kChiefGrace);
-    network_.StopServing(kChief);
-    return status;
-  }
-
-  absl::Status RunWorker(Task* task) {
-    const auto transport = network_.NewTransport();
-    WorkerTask::Options options;
-    options.spec = spec_;
-    options.index = task->index;
-    options.process = Random();
-    options.host = absl::StrCat("host", task->index);
-    options.chief = network_.NewChiefLink(kChief);
-    options.transport = transport.get();
-    options.job_is_done = [this] {
-      return JobIsDone(&objects_, kPlace, spec_text_);
-    };
-    WEIR_ASSIGN_OR_RETURN(const auto worker,
-                          WorkerTask::Create(std::move(options)));
-    task->on_term = [worker = worker.get()] {
-      worker->RequestStop("ended by signal 15");
-    };
-    const absl::Status status = worker->Run();
-    task->on_term = nullptr;
-    return status;
   }
 
   // -------------------------------------------------------------- trouble
 
   void MakeTrouble() {
+    EndPauses();
+    EndStrays();
     if (plan_.faults.empty()) {
       Heal();
       return;
@@ -278,46 +217,107 @@ class Job {
       if (plan_.late && newest_ + plan_.every_steps < plan_.last_step()) {
         return;
       }
+      // A job that is done writes nothing more.
+      if (fault.at_write && objects_.writes() == writes_ && !Done()) {
+        return;
+      }
       trouble_at_ = Now() + fault.after;
     }
     if (Now() < *trouble_at_) {
       return;
     }
-    trouble_at_ = std::nullopt;
     Commit(fault);
     plan_.faults.pop_back();
-    if (!plan_.faults.empty()) {
-      trouble_at_ = Now() + plan_.faults.back().after;
-    }
+    trouble_at_.reset();
+    writes_ = objects_.writes();
+  }
+
+  static bool Runs(const Task& task) {
+    return task.run != nullptr && !task.run->exit_code.has_value();
   }
 
   void Commit(const Fault& fault) {
-    Task* const task = tasks_[fault.task % tasks_.size()].get();
-    if (task->process == 0 || task->exit_code.has_value()) {
+    WorldCounts& counts = result_->counts;
+    if (fault.kind == Fault::kWall) {
+      ++counts.wall_steps;
+      StepWall(fault.wall);
       return;
     }
-    switch (fault.kind) {
-      case Fault::kKill:
-        ++result_->counts.kills;
-        Note(absl::StrCat("kill ", task->name));
-        network_.KillProcess(task->process);
-        OnExit(task, kKilled);
-        return;
-      case Fault::kTerm:
-        if (task->on_term) {
-          ++result_->counts.stops;
-          Note(absl::StrCat("SIGTERM to ", task->name));
-          StartAs(task->process, task->on_term);
-        }
-        return;
-      case Fault::kPart: {
-        const Task* const other = tasks_[fault.other % tasks_.size()].get();
-        ++result_->counts.parts;
-        Note(absl::StrCat("part ", task->name, " and ", other->name));
-        network_.Part(task->process, other->process, fault.time);
-        return;
+    if (fault.kind == Fault::kTermAll) {
+      Note("SIGTERM to all");
+      for (const auto& each : tasks_) {
+        Terminate(each.get());
       }
+      return;
     }
+    Task* const task = tasks_[fault.task % tasks_.size()].get();
+    if (!Runs(*task)) {
+      return;
+    }
+    const int process = task->run->process;
+    Note(absl::StrCat("fault ", static_cast<int>(fault.kind), " of ",
+                      task->name));
+    if (fault.kind == Fault::kTerm) {
+      Terminate(task);
+    } else if (fault.kind == Fault::kKill) {
+      ++counts.kills;
+      network_.KillProcess(process);
+      task->run = nullptr;
+      task->supervisor->OnExit(0, kKilled, Now().count());
+    } else if (fault.kind == Fault::kPart) {
+      ++counts.parts;
+      const Task& other = *tasks_[fault.other % tasks_.size()];
+      if (Runs(other)) {
+        network_.Part(process, other.run->process, fault.time);
+      }
+    } else if (fault.kind == Fault::kPause) {
+      ++counts.pauses;
+      Pause(process);
+      paused_.emplace_back(process, Now() + fault.time);
+    } else {
+      ++counts.seconds;
+      for (const auto& each : tasks_) {
+        if (Runs(*each)) {
+          network_.Part(process, each->run->process, fault.time);
+        }
+      }
+      strays_.push_back({task, task->run, Now() + fault.time + kStrayMax});
+      StartProcess(task);
+    }
+  }
+
+  void Terminate(Task* task) {
+    if (Runs(*task) && task->run->on_term) {
+      ++result_->counts.stops;
+      StartAs(task->run->process, task->run->on_term);
+    }
+  }
+
+  void EndPauses() {
+    std::erase_if(paused_, [](const auto& paused) {
+      const bool over = Now() >= paused.second;
+      if (over) {
+        Continue(paused.first);
+      }
+      return over;
+    });
+  }
+
+  // Processes whose place another one has end by themselves, or whoever looks
+  // after their host ends them.
+  void EndStrays() {
+    std::erase_if(strays_, [this](const Stray& stray) {
+      if (stray.run->exit_code.has_value()) {
+        network_.EndProcess(stray.run->process);
+        CheckExit(*stray.task, *stray.run);
+        return true;
+      }
+      if (Now() >= stray.end) {
+        network_.KillProcess(stray.run->process);
+        return true;
+      }
+      return false;
+    });
   }
 
   void Heal() {
@@ -333,13 +333,29 @@ class Job {
 
   // --------------------------------------------------------------- oracles
 
-  bool AllEnded() {
-    if (!std::all_of(tasks_.begin(), tasks_.end(), [](const auto& task) {
-          return task->ended.has_value() && !IsTransientExit(*task->ended);
-        })) {
+  static bool EndedForGood(const Task& task) {
+    return task.ended.has_value() && !IsTransientExit(*task.ended) &&
+           *task.ended != kExitReplaced;
+  }
+
+  bool AllEnded() const {
+    return std::all_of(tasks_.begin(), tasks_.end(),
+                       [](const auto& task) { return EndedForGood(*task); });
+  }
+
+  // As `weir task` looks for DONE, for a ps that could not hear its chief: one
+  // that was stopped or parted, or whose address another one had.
+  bool WasDone() {
+    const bool misses_the_end = plan_.Has(Fault::kPause) ||
+                                plan_.Has(Fault::kPart) ||
+                                plan_.Has(Fault::kSecond);
+    if (!misses_the_end || !plan_.faults.empty() || !Done()) {
       return false;
     }
-    return true;
+    if (done_at_ == std::chrono::nanoseconds(0)) {
+      done_at_ = Now();
+    }
+    return Now() - done_at_ > kDoneMax;
   }
 
   template <typename Look>
@@ -352,12 +368,12 @@ class Job {
 
   bool Done() {
     return FromOutside(
-        [&] { return JobIsDone(&objects_, kPlace, spec_text_); });
+        [&] { return JobIsDone(&objects_, kRunPlace, place_.spec_text); });
   }
 
   void CheckNewest() {
     const auto list = FromOutside([&] {
-      return ListCheckpoints(&objects_, JoinPath(kPlace, "checkpoints"));
+      return ListCheckpoints(&objects_, JoinPath(kRunPlace, "checkpoints"));
     });
     if (!list.ok() || (list->empty() && newest_ > 0)) {
       Break(absl::StrCat("there were checkpoints up to step ", newest_, ": ",
@@ -390,8 +406,9 @@ class Job {
   absl::StatusOr<std::vector<float>> ReadLast() {
     WEIR_ASSIGN_OR_RETURN(
         const std::string directory,
-        ResolveCheckpoint(&objects_, absl::StrCat(kPlace, "/checkpoints/ckpt-",
-                                                  plan_.last_step())));
+        ResolveCheckpoint(
+            &objects_,
+            absl::StrCat(kRunPlace, "/checkpoints/ckpt-", plan_.last_step())));
     WEIR_ASSIGN_OR_RETURN(const auto reader,
                           CheckpointReader::Open(&objects_, directory));
     WEIR_RETURN_IF_ERROR(reader->Verify());
@@ -414,15 +431,17 @@ class Job {
 
   JobPlan plan_;
   WorldResult* const result_;
-  JobSpec spec_;
-  std::string spec_text_;
   Network network_;
   SimObjectStore objects_;
-  std::vector<std::string> addresses_;
+  JobPlace place_;
   std::vector<std::unique_ptr<Task>> tasks_;
-  std::map<std::string, std::string> last_words_;
+  std::vector<Stray> strays_;
+  // Processes that were stopped, and until when.
+  std::vector<std::pair<int, std::chrono::nanoseconds>> paused_;
   std::optional<std::chrono::nanoseconds> trouble_at_;
+  uint64_t writes_ = 0;  // of the store, at the fault before
   bool healed_ = false;
+  std::chrono::nanoseconds done_at_{0};
   uint64_t newest_ = 0;  // step of the newest committed checkpoint
   int processes_ = 0;
 };

@@ -14,13 +14,18 @@ constexpr size_t kTasks = 64;  // more than a job has
 
 Fault DrawFault() {
   Fault fault;
-  fault.kind = Pick({Fault::kKill, Fault::kKill, Fault::kTerm, Fault::kPart});
+  fault.kind = Pick({Fault::kKill, Fault::kKill, Fault::kKill, Fault::kTerm,
+                     Fault::kTermAll, Fault::kPart, Fault::kPause,
+                     Fault::kSecond, Fault::kWall});
+  fault.at_write = RandomBelow(2) == 0;
   fault.task = RandomBelow(kTasks);
   fault.other = RandomBelow(kTasks);
   // Soon after the one before, or much later.
   fault.after =
       milliseconds(RandomBelow(Pick<uint64_t>({50, 500, 5000, 20000})));
   fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 5000, 30000})));
+  fault.wall =
+      std::chrono::seconds(static_cast<int64_t>(RandomBelow(200000)) - 100000);
   return fault;
 }
 
@@ -46,6 +51,7 @@ JobPlan DrawJobPlan() {
   const uint64_t faults = Pick<uint64_t>({0, 1, 2, 3, 6});
   for (uint64_t i = 0; i < faults; ++i) {
     plan.faults.push_back(DrawFault());
+    plan.kinds |= 1u << plan.faults.back().kind;
   }
   plan.late = RandomBelow(2) == 0;
   return plan;

@@ -15,12 +15,22 @@
 namespace weir::sim {
 
 struct Fault {
-  enum Kind { kKill, kTerm, kPart };
+  enum Kind {
+    kKill,
+    kTerm,
+    kTermAll,  // every task
+    kPart,     // from another task, for `time`
+    kPause,    // SIGSTOP, for `time`
+    kSecond,   // started once more, while this process is parted from all
+    kWall,     // the wall clock is set forward or back by `wall`
+  };
   Kind kind = kKill;
   size_t task = 0;  // modulo the number of tasks
   size_t other = 0;
-  std::chrono::nanoseconds after{0};  // the fault before it
-  std::chrono::nanoseconds time{0};   // of kPart
+  bool at_write = false;              // not before the store's next write
+  std::chrono::nanoseconds after{0};  // that, or the fault before it
+  std::chrono::nanoseconds time{0};
+  std::chrono::nanoseconds wall{0};
 };
 
 struct JobPlan {
@@ -34,8 +44,10 @@ struct JobPlan {
   Faults network;
   StoreFaults store;
   std::vector<Fault> faults;  // the last one comes first
+  uint32_t kinds = 0;         // of these, a bit for each Fault::Kind
   bool late = false;          // they begin at the job's end
 
+  bool Has(Fault::Kind kind) const { return (kinds & (1u << kind)) != 0; }
   // As the last checkpoint counts them.
   uint64_t last_step() const { return steps; }
   std::string SpecText() const;

@@ -244,9 +244,21 @@ class SimLink : public ControlLink, public DataLink {
     });
   }
 
+  void SpeakAsChief() override { is_chief_ = true; }
   absl::StatusOr<HelloReply> Hello(Timeout timeout) override {
+    const Network::Server* const server = network_->Find(address_);
+    Leaving* const leaving = server == nullptr ? nullptr : server->leaving;
     return Call<HelloReply>(timeout,
-                            [](Store* store) { return store->Hello(); });
+                            [leaving, is_chief = is_chief_](Store* store) {
+                              HelloReply reply = store->Hello();
+                              if (leaving != nullptr) {
+                                if (is_chief) {
+                                  leaving->OnChief();
+                                }
+                                reply.set_leaving(leaving->begun());
+                              }
+                              return reply;
+                            });
   }
   absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
                                        Timeout timeout) override {
@@ -395,6 +407,7 @@ class SimLink : public ControlLink, public DataLink {
   Network* const network_;
   const std::string address_;
   const int process_;
+  bool is_chief_ = false;
 };
 
 }  // namespace

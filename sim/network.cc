@@ -42,18 +42,23 @@ void Inbox::Loop() {
 void Network::Join() { inboxes_[Process()] = std::make_shared<Inbox>(); }
 
 void Network::Serve(const std::string& address, Store* store,
-                    std::function<void(const absl::Status&)> on_shutdown) {
-  servers_[address] = {Process(), store, std::move(on_shutdown), nullptr};
+                    std::function<void(const absl::Status&)> on_shutdown,
+                    Leaving* leaving) {
+  servers_[address] = {Process(), store, leaving, std::move(on_shutdown),
+                       nullptr};
 }
 
 void Network::Serve(const std::string& address, ChiefRunner* chief) {
-  servers_[address] = {Process(), nullptr, nullptr, chief};
+  servers_[address] = {Process(), nullptr, nullptr, nullptr, chief};
 }
 
 void Network::StopServing(const std::string& address) {
-  const int process = servers_.at(address).process;
-  servers_.erase(address);
-  ResetAllOf(process, /*as_server_only=*/true, "the server ends");
+  // Another process may have the address by now.
+  const Server* const server = Find(address);
+  if (server != nullptr && server->process == Process()) {
+    servers_.erase(address);
+  }
+  ResetAllOf(Process(), /*as_server_only=*/true, "the server ends");
 }
 
 std::unique_ptr<Transport> Network::NewTransport() {

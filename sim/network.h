@@ -35,6 +35,7 @@
 #include "client/cc/transport/transport.h"
 #include "common/threads/scheduler.h"
 #include "server/chief/chief_runner.h"
+#include "server/ps/service/leaving.h"
 #include "server/ps/store/store.h"
 
 namespace weir::sim {
@@ -88,9 +89,11 @@ class Network {
   // A fibre of a process calls these for it.
   void Join();
   // From now on a ps or a chief, of the calling process, answers at `address`.
-  // `on_shutdown` gets the reason of a Shutdown that the store has allowed.
+  // `on_shutdown` gets the reason of a Shutdown that the store has allowed, and
+  // Hello tells a chief of `leaving`.
   void Serve(const std::string& address, Store* store,
-             std::function<void(const absl::Status&)> on_shutdown = nullptr);
+             std::function<void(const absl::Status&)> on_shutdown = nullptr,
+             Leaving* leaving = nullptr);
   void Serve(const std::string& address, ChiefRunner* chief);
   // Nobody answers there any more, and its connections break.
   void StopServing(const std::string& address);
@@ -112,7 +115,8 @@ class Network {
   // For links and streams.
   struct Server {
     int process = 0;
-    Store* store = nullptr;  // of a ps
+    Store* store = nullptr;      // of a ps
+    Leaving* leaving = nullptr;  // of a ps
     std::function<void(const absl::Status&)> on_shutdown = nullptr;
     ChiefRunner* chief = nullptr;  // of a chief
   };

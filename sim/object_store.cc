@@ -139,6 +139,7 @@ absl::StatusOr<FileInfo> SimObjectStore::Stat(const std::string& name) {
 absl::Status SimObjectStore::WriteAtomically(const std::string& name,
                                              absl::string_view contents) {
   return Call(name, [&] {
+    ++writes_;
     objects_[name] = std::make_shared<const std::string>(contents);
     return absl::OkStatus();
   });
@@ -149,6 +150,7 @@ absl::Status SimObjectStore::WriteNew(const std::string& name,
   return Call(name, [&] {
     const auto [there, made] =
         objects_.emplace(name, std::make_shared<const std::string>(contents));
+    ++writes_;
     return made || *there->second == contents
                ? absl::OkStatus()
                : absl::AlreadyExistsError(

@@ -36,6 +36,7 @@ class SimObjectStore : public ObjectStore {
   // runs: for whoever looks at the world from outside.
   void SetAtOnce(bool at_once) { at_once_ = at_once; }
   uint64_t unavailable() const { return unavailable_; }
+  uint64_t writes() const { return writes_; }
 
   absl::StatusOr<std::unique_ptr<FileReader>> Open(
       const std::string& name) override;
@@ -70,6 +71,7 @@ class SimObjectStore : public ObjectStore {
   StoreFaults faults_;
   bool at_once_ = false;
   uint64_t unavailable_ = 0;
+  uint64_t writes_ = 0;  // that were carried out
 };
 
 }  // namespace weir::sim

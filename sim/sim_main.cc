@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "common/base/logging.h"
@@ -53,16 +54,17 @@ struct Totals {
 };
 
 void Show(const std::string& title, const Totals& of) {
+  const WorldCounts& counts = of.counts;
   std::printf(
       "%s\n%lu contributions, %lu pushes of blocks, %lu of them repeated, %lu "
-      "checkpoints, %lu messages; %lu faults: %lu resets, %lu kills, %lu "
-      "stops, "
-      "%lu parted, %lu calls of the store; %lu points, %lu changes of fibres, "
+      "checkpoints, %lu messages\n%lu faults: %lu resets, %lu parted, %lu "
+      "kills, %lu SIGTERM, %lu SIGSTOP, %lu started twice, %lu steps of the "
+      "wall clock, %lu calls of the store\n%lu points, %lu changes of fibres, "
       "%.3f s of the world, hash %016lx\n",
-      title.c_str(), of.counts.contributions, of.counts.pushes,
-      of.counts.duplicates, of.counts.checkpoints, of.counts.messages,
-      of.counts.faults(), of.counts.resets, of.counts.kills, of.counts.stops,
-      of.counts.parts, of.counts.unavailable, of.points, of.switches,
+      title.c_str(), counts.contributions, counts.pushes, counts.duplicates,
+      counts.checkpoints, counts.messages, counts.faults(), counts.resets,
+      counts.parts, counts.kills, counts.stops, counts.pauses, counts.seconds,
+      counts.wall_steps, counts.unavailable, of.points, of.switches,
       static_cast<double>(of.time_ns) * 1e-9, of.hash);
 }
 
@@ -136,7 +138,8 @@ int Main(int argc, char** argv) {
   app.add_option("--minutes", minutes, "For how long worlds are simulated.")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  SetLogLevel(LogLevel::kError);
+  SetLogLevel(std::getenv("WEIR_SIM_LOG") != nullptr ? LogLevel::kInfo
+                                                     : LogLevel::kError);
   if (*one) {
     Totals totals = {};
     return RunOne(seed, /*show=*/true, &totals) ? 0 : 1;

@@ -19,11 +19,15 @@ struct WorldCounts {
   uint64_t kills = 0;
   uint64_t stops = 0;  // SIGTERM
   uint64_t parts = 0;
+  uint64_t pauses = 0;   // SIGSTOP
+  uint64_t seconds = 0;  // processes beside the one that has the place
+  uint64_t wall_steps = 0;
   uint64_t unavailable =
       0;  // calls of the store that did not say what they did
 
   uint64_t faults() const {
-    return resets + kills + stops + parts + unavailable;
+    return resets + kills + stops + parts + pauses + seconds + wall_steps +
+           unavailable;
   }
   WorldCounts& operator+=(const WorldCounts& other) {
     contributions += other.contributions;
@@ -35,6 +39,9 @@ struct WorldCounts {
     kills += other.kills;
     stops += other.stops;
     parts += other.parts;
+    pauses += other.pauses;
+    seconds += other.seconds;
+    wall_steps += other.wall_steps;
     unavailable += other.unavailable;
     return *this;
   }

@@ -16,7 +16,7 @@ class RealClock : public Clock {
   int64_t NowNs() override { return sim::Now().count(); }
   int64_t WallNowNs() override {
     constexpr int64_t kBeginNs = int64_t{1'800'000'000} * 1'000'000'000;
-    return kBeginNs + NowNs();
+    return kBeginNs + NowNs() + sim::WallSteps().count();
   }
   void SleepFor(std::chrono::nanoseconds time) override { sim::SleepFor(time); }
 };

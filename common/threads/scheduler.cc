@@ -85,7 +85,7 @@ class World {
     fiber->body = std::move(body);
     Fiber* const raw = fiber.get();
     fibers_.push_back(std::move(fiber));
-    runnable_.push_back(raw);
+    MakeRunnable(raw);
     return raw;
   }
 
@@ -152,6 +152,7 @@ class World {
       }
       fiber->killed = true;
       std::erase(runnable_, fiber.get());
+      std::erase(halted_, fiber.get());
       ForgetTimer(fiber.get());
       if (fiber->queue != nullptr) {
         fiber->queue->remove(fiber.get());
@@ -160,6 +161,27 @@ class World {
       Wake(&fiber->joiners, fiber->joiners.size());
     }
   }
+
+  void Pause(int process) {
+    if (paused_.insert(process).second) {
+      const auto halted = std::stable_partition(
+          runnable_.begin(), runnable_.end(),
+          [process](const Fiber* fiber) { return fiber->process != process; });
+      halted_.insert(halted_.end(), halted, runnable_.end());
+      runnable_.erase(halted, runnable_.end());
+    }
+  }
+  void Continue(int process) {
+    if (paused_.erase(process) > 0) {
+      const auto halted = std::stable_partition(
+          halted_.begin(), halted_.end(),
+          [process](const Fiber* fiber) { return fiber->process != process; });
+      runnable_.insert(runnable_.end(), halted, halted_.end());
+      halted_.erase(halted, halted_.end());
+    }
+  }
+  void StepWall(std::chrono::nanoseconds by) { wall_steps_ += by; }
+  std::chrono::nanoseconds wall_steps() const { return wall_steps_; }
 
   void Hash(uint64_t value) { outcome_.hash = Mix(outcome_.hash * 31 + value); }
   void Note(const std::string& text) {
@@ -183,7 +205,7 @@ class World {
 
   void MakeRunnable(Fiber* fiber) {
     ForgetTimer(fiber);
-    runnable_.push_back(fiber);
+    (paused_.contains(fiber->process) ? halted_ : runnable_).push_back(fiber);
   }
   void ForgetTimer(Fiber* fiber) {
     if (fiber->deadline_ns.has_value()) {
@@ -221,6 +243,9 @@ class World {
   Outcome outcome_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> runnable_;
+  std::vector<Fiber*> halted_;  // could run, but for their processes
+  std::set<int> paused_;        // processes
+  std::chrono::nanoseconds wall_steps_{0};
   std::set<std::pair<int64_t, int>> timers_;  // deadline, number of the fibre
   std::vector<char*> idle_stacks_;
   Fiber* main_ = nullptr;
@@ -310,6 +335,9 @@ Outcome World::Go() {
     }
     now_ns_ += 1 + static_cast<int64_t>(Below(kStepNsMax));
     FireTimers();
+    if (runnable_.empty()) {
+      continue;  // those whose time has come are halted
+    }
     const size_t at = Below(runnable_.size());
     Fiber* const next = runnable_[at];
     runnable_[at] = runnable_.back();
@@ -413,6 +441,16 @@ void StartAs(int process, const std::function<void()>& start) {
 }
 
 void Kill(int process) { world->Kill(process); }
+
+void Pause(int process) { world->Pause(process); }
+
+void Continue(int process) { world->Continue(process); }
+
+void StepWall(std::chrono::nanoseconds by) { world->StepWall(by); }
+
+std::chrono::nanoseconds WallSteps() {
+  return world == nullptr ? std::chrono::nanoseconds(0) : world->wall_steps();
+}
 
 void Note(const std::string& text) {
   if (world != nullptr) {

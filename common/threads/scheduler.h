@@ -91,6 +91,15 @@ void StartAs(int process, const std::function<void()>& start);
 // own stays as it is. REQUIRES: the caller is of another process.
 void Kill(int process);
 
+// The fibres of `process` do not run until Continue, as after SIGSTOP.
+void Pause(int process);
+void Continue(int process);
+
+// Sets the wall clock forward or back by so much; Now is as it was.
+void StepWall(std::chrono::nanoseconds by);
+// How far it was set, in all.
+std::chrono::nanoseconds WallSteps();
+
 // Makes `text` a part of the outcome's hash, and of the trace that
 // WEIR_SIM_TRACE=1 writes to stderr.
 void Note(const std::string& text);

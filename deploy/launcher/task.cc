@@ -28,7 +28,7 @@ constexpr auto kHealthyAfter = std::chrono::minutes(10);
 // Beyond the grace of the program: its last words and its end.
 constexpr auto kGraceMargin = std::chrono::seconds(3);
 constexpr auto kLookEvery = std::chrono::seconds(1);
-// A chief that has written DONE shuts its ps down within 15 s.
+// A chief that has written DONE shuts the ps that answer down within 15 s.
 constexpr auto kChiefEndMax = std::chrono::seconds(30);
 
 absl::Status CheckOptions(const TaskOptions& options, const TaskId& task) {

@@ -1,0 +1,109 @@
+#include "sim/tasks.h"
+
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
+#include "common/threads/scheduler.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "server/chief/chief_runner.h"
+#include "server/ps/service/leaving.h"
+#include "server/ps/service/ps_end.h"
+#include "server/ps/store/store.h"
+#include "worker/train/worker_task.h"
+
+namespace weir::sim {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kChief[] = "chief:1";
+constexpr auto kPsGrace = std::chrono::seconds(25);
+// As the chief's server: for the last commands to go out.
+constexpr auto kChiefGrace = milliseconds(500);
+
+}  // namespace
+
+absl::Status RunPs(const JobPlace& place, int index, ProcessRun* run) {
+  Store::Options options;
+  options.files = place.objects;
+  options.incarnation = Random();
+  options.memory_bytes_max = int64_t{1} << 30;
+  options.checkpoint_root = JoinPath(kRunPlace, "checkpoints");
+  // Never deleted: streams may speak of it until the world ends.
+  WEIR_ASSIGN_OR_RETURN(auto made, Store::Create(options));
+  Store* const store = made.release();
+  Start([store] {
+    for (;;) {
+      SleepFor(milliseconds(50));
+      store->ExpireWaits();
+    }
+  });
+  auto* const end = new PsEnd;
+  auto* const leaving = new Leaving(Clock::Real(), kPsGrace);
+  place.network->Serve(
+      place.ps_addresses[static_cast<size_t>(index)], store,
+      [end](const absl::Status& why) { end->Tell(why); }, leaving);
+  int signal = 0;
+  run->on_term = [&signal] { signal = SIGTERM; };
+  const absl::Status why = end->Wait(
+      *store, [&signal] { return signal; }, leaving);
+  run->on_term = nullptr;
+  const PsStatus counted = store->GetStatus();
+  place.counts->pushes +=
+      counted.chunks_accepted() + counted.chunks_duplicate();
+  place.counts->duplicates += counted.chunks_duplicate();
+  return why;
+}
+
+absl::Status RunChief(const JobPlace& place, ProcessRun* run) {
+  // Nothing of it is destroyed: streams may speak of it until the world ends.
+  auto* const transport = place.network->NewTransport().release();
+  ChiefRunner::Options options;
+  options.spec = place.spec;
+  options.ps_addresses = place.ps_addresses;
+  options.worker_count = place.worker_count;
+  options.workdir = kRunPlace;
+  options.resume = true;
+  options.transport = transport;
+  options.files = place.objects;
+  WEIR_ASSIGN_OR_RETURN(auto made, ChiefRunner::Create(options));
+  ChiefRunner* const chief = made.release();
+  place.network->Serve(kChief, chief);
+  run->on_term = [chief] { chief->RequestStop("SIGTERM"); };
+  const absl::Status status = chief->Wait();
+  run->on_term = nullptr;
+  SleepFor(kChiefGrace);
+  place.network->StopServing(kChief);
+  return status;
+}
+
+absl::Status RunWorker(const JobPlace& place, int index, ProcessRun* run) {
+  const auto transport = place.network->NewTransport();
+  WorkerTask::Options options;
+  options.spec = place.spec;
+  options.index = index;
+  options.process = Random();
+  options.host = absl::StrCat("host", index);
+  options.chief = place.network->NewChiefLink(kChief);
+  options.transport = transport.get();
+  options.job_is_done = [place] {
+    return JobIsDone(place.objects, kRunPlace, place.spec_text);
+  };
+  WEIR_ASSIGN_OR_RETURN(const auto worker,
+                        WorkerTask::Create(std::move(options)));
+  run->on_term = [worker = worker.get()] {
+    worker->RequestStop("ended by signal 15");
+  };
+  const absl::Status status = worker->Run();
+  run->on_term = nullptr;
+  return status;
+}
+
+}  // namespace weir::sim
