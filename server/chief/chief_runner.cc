@@ -133,11 +133,14 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   std::string note;
   // If it is damaged, whoever restores it says so.
   const auto newest = disk_->committer.Find(false, false, &note);
+  if (absl::IsUnavailable(newest.status())) {
+    return newest.status();
+  }
   if (newest.ok() && newest->has_value()) {
     job.newest = (*newest)->manifest;
   }
-  job.never_saved = disk_->claim != nullptr && !disk_->claim->first() &&
-                    !disk_->committer.HasCommitted();
+  WEIR_ASSIGN_OR_RETURN(const bool saved, disk_->committer.HasCommitted());
+  job.never_saved = disk_->claim != nullptr && !disk_->claim->first() && !saved;
   const auto source = JobSource::Create(job);
   if (!source->ContinuesWhenDone() &&
       JobIsDone(options_.files, options_.workdir, source->spec_text())) {

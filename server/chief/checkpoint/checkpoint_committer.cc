@@ -218,8 +218,8 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
   return std::optional<FoundCheckpoint>();
 }
 
-bool CheckpointCommitter::HasCommitted() {
-  return !absl::IsNotFound(options_.files->ReadAll(Path(kListName)).status());
+absl::StatusOr<bool> CheckpointCommitter::HasCommitted() {
+  return options_.files->Exists(Path(kListName));
 }
 
 absl::StatusOr<std::string> CheckpointCommitter::Prepare(uint64_t step) {

@@ -85,7 +85,7 @@ class CheckpointCommitter {
 
   // Whether any checkpoint was ever committed here: the list of them is there,
   // and nothing removes it.
-  bool HasCommitted();
+  absl::StatusOr<bool> HasCommitted();
   // Makes a directory for a checkpoint of `step` and returns its name. Changes
   // no other directory.
   absl::StatusOr<std::string> Prepare(uint64_t step);

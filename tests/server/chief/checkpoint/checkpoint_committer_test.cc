@@ -344,6 +344,20 @@ TEST(CheckpointCommitterTest, TheEntryOfTheDirectoryIsDurableAfterTheSweep) {
   EXPECT_LT(synced, static_cast<int64_t>(calls.size()));
 }
 
+// A place that does not answer has not said that it holds nothing.
+TEST(CheckpointCommitterTest, WhetherAnythingWasCommittedIsNotGuessed) {
+  FaultyFiles files(Files::Real());
+  JobDir run(&files);
+  ASSERT_TRUE(run.committer.Sweep(&run.note).ok());
+  EXPECT_FALSE(run.committer.HasCommitted().value());
+  files.FailCall(1, absl::UnavailableError("no answer"));
+  EXPECT_EQ(run.committer.HasCommitted().status().code(),
+            absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(run.committer.Prepare(5).ok());
+  ASSERT_TRUE(run.committer.Commit(run.Write(5), &run.note).ok());
+  EXPECT_TRUE(run.committer.HasCommitted().value());
+}
+
 // A checkpoint of another chief that is still being written is left alone.
 TEST(CheckpointCommitterTest, CommitLeavesALaterAttemptAlone) {
   JobDir run;
