@@ -1,9 +1,10 @@
-// Runs simulated worlds, one seed after another: see sim/ledger.h.
+// Runs simulated worlds, one seed after another: see sim/ledger.h and sim/job.h.
 //
 //   weir_sim --seed 7              one world, and what the seed drew
 //   weir_sim --first 1 --minutes 5 worlds from seed 1 on
 //   weir_sim --first 1 --worlds 1000
 //   WEIR_SIM_TRACE=1 weir_sim --seed 7   with a line for every event
+//   WEIR_SIM_LOG=1 weir_sim --seed 7     with what the tasks log
 //
 // Ends with 1 and the seed when something does not hold. Some worlds at a time
 // run in a child, because what a world leaves is not freed, and because a world
@@ -131,15 +132,15 @@ int Main(int argc, char** argv) {
   uint64_t first = 1;
   uint64_t worlds_max = UINT64_MAX;
   double minutes = 1;
-  CLI::App app("Simulates stores, clients and a network that breaks.");
+  CLI::App app("Simulates jobs on a network and a store that fail.");
   CLI::Option* const one = app.add_option("--seed", seed, "One world.");
   app.add_option("--first", first, "The first of many seeds.");
   app.add_option("--worlds", worlds_max, "How many worlds.");
   app.add_option("--minutes", minutes, "For how long worlds are simulated.")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  SetLogLevel(std::getenv("WEIR_SIM_LOG") != nullptr ? LogLevel::kInfo
-                                                     : LogLevel::kError);
+  const bool shows_log = std::getenv("WEIR_SIM_LOG") != nullptr;  // NOLINT
+  SetLogLevel(shows_log ? LogLevel::kInfo : LogLevel::kError);
   if (*one) {
     Totals totals = {};
     return RunOne(seed, /*show=*/true, &totals) ? 0 : 1;

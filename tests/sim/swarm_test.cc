@@ -70,12 +70,11 @@ TEST_P(PlantedTest, IsFound) {
   std::printf("%s", ran.output.c_str());
 }
 
-INSTANTIATE_TEST_SUITE_P(Plants, PlantedTest,
-                         testing::Values("client.silent_receipt",
-                                         "exchange.sends_once",
-                                         "flow.writes_once",
-                                         "order.counts_again",
-                                         "order.early_unmarked"));
+INSTANTIATE_TEST_SUITE_P(
+    Plants, PlantedTest,
+    testing::Values("client.silent_receipt", "end.forgets_lost_ps",
+                    "exchange.sends_once", "flow.writes_once",
+                    "order.counts_again", "order.early_unmarked"));
 
 }  // namespace
 }  // namespace weir::sim
