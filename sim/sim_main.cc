@@ -1,4 +1,4 @@
-// Runs simulated worlds, one seed after another: see sim/ledger.h and sim/job.h.
+// Runs simulated worlds, one seed after another (sim/ledger.h, sim/job.h).
 //
 //   weir_sim --seed 7              one world, and what the seed drew
 //   weir_sim --first 1 --minutes 5 worlds from seed 1 on
