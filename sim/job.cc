@@ -347,12 +347,10 @@ class Job {
   }
 
   // As `weir task` looks for DONE, for a ps that could not hear its chief: one
-  // that was stopped or parted, or whose address another one had.
+  // that was halted or parted, or whose chief was told to end. One that was
+  // killed has to hear it.
   bool WasDone() {
-    const bool misses_the_end = plan_.Has(Fault::kPause) ||
-                                plan_.Has(Fault::kPart) ||
-                                plan_.Has(Fault::kSecond);
-    if (!misses_the_end || !plan_.faults.empty() || !Done()) {
+    if (plan_.OnlyKills() || !plan_.faults.empty() || !Done()) {
       return false;
     }
     if (done_at_ == std::chrono::nanoseconds(0)) {

@@ -40,6 +40,7 @@ JobPlan DrawJobPlan() {
   plan.in_step = 1 + RandomBelow(4);
   plan.every_steps = 1 + RandomBelow(10);
   plan.block_elements = Pick({1024, 4096});
+  plan.table = RandomBelow(3) == 0;
   plan.network.delay_min = Pick({milliseconds(0), milliseconds(1)});
   plan.network.delay_max =
       plan.network.delay_min +
@@ -57,6 +58,10 @@ JobPlan DrawJobPlan() {
   return plan;
 }
 
+bool JobPlan::OnlyKills() const {
+  return (kinds & ~(1u << Fault::kKill | 1u << Fault::kWall)) == 0;
+}
+
 JobPlan JobPlan::Alone() const {
   JobPlan alone = *this;
   alone.ps = 1;
@@ -68,26 +73,34 @@ JobPlan JobPlan::Alone() const {
 }
 
 std::string JobPlan::SpecText() const {
-  return absl::StrCat(
-      "name: 'sim' seed: 7 model { layer { name: 'flat' flatten {} } "
-      "layer { name: 'logits' dense { units: 10 } } "
-      "loss { softmax_cross_entropy {} } } "
-      "data { train { digits { count: 64 } } } "
-      "train { batch_size: 4 log_every_steps: 1 steps: ",
-      steps,
-      " } optimizer { sgd { momentum: 0.5 } } schedule { learning_rate: 0.05 "
-      "} ",
-      "update { ", UpdateOf(mode, in_step),
-      " } checkpoint { every_steps: ", every_steps,
-      " keep: 2 } limits { block_elements: ", block_elements,
-      " lost_after_seconds: 5 out_of_order_bytes: 1048576 }");
+  const char* const model =
+      table ? "table { name: 'rows' dim: 2 optimizer { sgd {} } "
+              "schedule { learning_rate: 0.05 } initializer { zeros {} } } "
+              "model { layer { name: 'bag' embedding_bag { table: 'rows' } } "
+              "layer { name: 'flat' flatten {} } "
+              "layer { name: 'logit' dense { units: 1 } } "
+              "loss { sigmoid_cross_entropy {} } } "
+              "data { train { click_log { count: 64 numeric: 2 categorical: 4 "
+              "ids_per_feature: 20 } } } "
+            : "model { layer { name: 'flat' flatten {} } "
+              "layer { name: 'logits' dense { units: 10 } } "
+              "loss { softmax_cross_entropy {} } } "
+              "data { train { digits { count: 64 } } } ";
+  return absl::StrCat("name: 'sim' seed: 7 ", model,
+                      "train { batch_size: 4 log_every_steps: 1 steps: ", steps,
+                      " } optimizer { sgd { momentum: 0.5 } } "
+                      "schedule { learning_rate: 0.05 } update { ",
+                      UpdateOf(mode, in_step),
+                      " } checkpoint { every_steps: ", every_steps,
+                      " keep: 2 } limits { block_elements: ", block_elements,
+                      " lost_after_seconds: 5 out_of_order_bytes: 1048576 }");
 }
 
 std::string JobPlan::Words() const {
   return absl::StrCat(
       UpdateOf(mode, in_step), ", ", ps, " ps, ", workers, " workers, ", steps,
       " steps, saved every ", every_steps, ", ", block_elements,
-      " elements a block, messages take up to ",
+      " elements a block, ", table ? "a table, " : "", "messages take up to ",
       network.delay_max / milliseconds(1), " ms, one in ", network.reset_one_in,
       " breaks its connection, the store takes up to ",
       store.delay_max / milliseconds(1), " ms and does not answer one call in ",

@@ -41,13 +41,14 @@ struct JobPlan {
   uint64_t in_step = 1;  // sync: contributions of a step
   uint64_t every_steps = 1;
   int block_elements = 64;
+  bool table = false;  // the model reads an embedding table
   Faults network;
   StoreFaults store;
   std::vector<Fault> faults;  // the last one comes first
   uint32_t kinds = 0;         // of these, a bit for each Fault::Kind
   bool late = false;          // they begin at the job's end
 
-  bool Has(Fault::Kind kind) const { return (kinds & (1u << kind)) != 0; }
+  bool OnlyKills() const;
   // As the last checkpoint counts them.
   uint64_t last_step() const { return steps; }
   std::string SpecText() const;
