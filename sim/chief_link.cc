@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/threads/scheduler.h"
@@ -60,27 +61,29 @@ class SimSink : public HeartbeatSink {
 
 class SimHeartbeat : public HeartbeatStream {
  public:
-  SimHeartbeat(Network* network, const std::string& address, int process)
-      : network_(network) {
-    const Network::Server* const server = network_->Find(address);
+  SimHeartbeat(Network* network, std::string address, int process)
+      : network_(network), address_(std::move(address)), process_(process) {}
+  ~SimHeartbeat() override { Cancel(); }
+
+  void Open() override {
+    const Network::Server* const server = network_->Find(address_);
     if (server == nullptr) {
       line_->End(absl::UnavailableError("connection refused"));
       return;
     }
-    connection_ = network_->Connect(process, server->process);
+    connection_ = network_->Connect(process_, server->process);
     connection_->at_client = [line = line_](const absl::Status& why) {
       line->End(why);
     };
+    chief_ = server->chief;
     network_->ToServer(connection_, [network = network_,
                                      connection = connection_, line = line_,
-                                     chief = server->chief, stream = stream_] {
+                                     chief = chief_, stream = stream_] {
       *stream = chief->OpenStream(
           std::make_shared<SimSink>(network, connection, line));
       connection->at_server = [chief, stream] { chief->OnStreamLost(*stream); };
     });
-    chief_ = server->chief;
   }
-  ~SimHeartbeat() override { Cancel(); }
 
   bool Read(Command* command) override {
     while (line_->commands.empty() && !line_->ended.has_value()) {
@@ -138,6 +141,8 @@ class SimHeartbeat : public HeartbeatStream {
 
  private:
   Network* const network_;
+  const std::string address_;
+  const int process_;
   const std::shared_ptr<Line> line_ = std::make_shared<Line>();
   const std::shared_ptr<uint64_t> stream_ = std::make_shared<uint64_t>(0);
   std::shared_ptr<Connection> connection_;
@@ -212,7 +217,7 @@ absl::Status SimChiefLink::Probe(milliseconds timeout) {
       .status();
 }
 
-std::unique_ptr<HeartbeatStream> SimChiefLink::OpenHeartbeat() {
+std::unique_ptr<HeartbeatStream> SimChiefLink::NewHeartbeat() {
   return std::make_unique<SimHeartbeat>(network_, address_, process_);
 }
 

@@ -25,7 +25,7 @@ class SimChiefLink : public ChiefLink {
                         std::chrono::milliseconds timeout,
                         RegisterReply* reply) override;
   absl::Status Probe(std::chrono::milliseconds timeout) override;
-  std::unique_ptr<HeartbeatStream> OpenHeartbeat() override;
+  std::unique_ptr<HeartbeatStream> NewHeartbeat() override;
   // No timeline is taken in a simulated world.
   absl::Status PutTrace(const PutTraceRequest& request,
                         std::chrono::milliseconds timeout,

@@ -124,18 +124,15 @@ void ChiefClient::Run() {
 }
 
 absl::Status ChiefClient::RunStream() {
+  const std::unique_ptr<HeartbeatStream> stream = options_.link->NewHeartbeat();
   {
     MutexLock lock(&mutex_);
+    stream_ = stream.get();
     stream_ended_ = false;
     dirty_ = true;
     outbox_.OnStreamOpen();  // I3
   }
-  const std::unique_ptr<HeartbeatStream> stream =
-      options_.link->OpenHeartbeat();
-  {
-    MutexLock lock(&mutex_);
-    stream_ = stream.get();
-  }
+  stream->Open();
   // Commands come at any time, so another thread reads them. It ends with the
   // stream, and then wakes the one that writes.
   Thread reader([this, &stream] {

@@ -23,10 +23,12 @@
 
 namespace weir {
 
-// One Heartbeat call. Destroy it behind Finish.
+// One Heartbeat call. It begins with Open; destroy it behind Finish.
 class HeartbeatStream {
  public:
   virtual ~HeartbeatStream() = default;
+  // Once, before the others. May wait for a connection, until Cancel.
+  virtual void Open() = 0;
   // Waits for a command. False: the call has ended.
   virtual bool Read(Command* command) = 0;
   // May wait until the chief reads. False: the call has ended.
@@ -35,6 +37,7 @@ class HeartbeatStream {
   virtual void WritesDone() = 0;
   // Why it ended. REQUIRES: Read returned false.
   virtual absl::Status Finish() = 0;
+  // From the beginning on, also before Open.
   virtual void Cancel() = 0;
 };
 
@@ -49,7 +52,7 @@ class ChiefLink {
                                 RegisterReply* reply) = 0;
   // OK if the chief answers; else why it cannot be reached.
   virtual absl::Status Probe(std::chrono::milliseconds timeout) = 0;
-  virtual std::unique_ptr<HeartbeatStream> OpenHeartbeat() = 0;
+  virtual std::unique_ptr<HeartbeatStream> NewHeartbeat() = 0;
   // One call at a time.
   virtual absl::Status PutTrace(const PutTraceRequest& request,
                                 std::chrono::milliseconds timeout,

@@ -12,9 +12,9 @@ namespace {
 
 class GrpcHeartbeat : public HeartbeatStream {
  public:
-  explicit GrpcHeartbeat(Chief::Stub* stub)
-      : stream_(stub->Heartbeat(&context_)) {}
+  explicit GrpcHeartbeat(Chief::Stub* stub) : stub_(stub) {}
 
+  void Open() override { stream_ = stub_->Heartbeat(&context_); }
   bool Read(Command* command) override { return stream_->Read(command); }
   bool Write(const Progress& progress) override {
     return stream_->Write(progress);
@@ -24,8 +24,9 @@ class GrpcHeartbeat : public HeartbeatStream {
   void Cancel() override { context_.TryCancel(); }
 
  private:
+  Chief::Stub* const stub_;
   grpc::ClientContext context_;
-  const std::unique_ptr<grpc::ClientReaderWriter<Progress, Command>> stream_;
+  std::unique_ptr<grpc::ClientReaderWriter<Progress, Command>> stream_;
 };
 
 class GrpcChiefLink : public ChiefLink {
@@ -55,7 +56,7 @@ class GrpcChiefLink : public ChiefLink {
     return FromGrpcStatus(stub_->GetStatus(&context, {}, &reply));
   }
 
-  std::unique_ptr<HeartbeatStream> OpenHeartbeat() override {
+  std::unique_ptr<HeartbeatStream> NewHeartbeat() override {
     return std::make_unique<GrpcHeartbeat>(stub_.get());
   }
 
