@@ -139,8 +139,10 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   if (newest.ok() && newest->has_value()) {
     job.newest = (*newest)->manifest;
   }
-  WEIR_ASSIGN_OR_RETURN(const bool saved, disk_->committer.HasCommitted());
-  job.never_saved = disk_->claim != nullptr && !disk_->claim->first() && !saved;
+  if (disk_->claim != nullptr && !disk_->claim->first()) {
+    WEIR_ASSIGN_OR_RETURN(const bool saved, disk_->committer.HasCommitted());
+    job.never_saved = !saved;
+  }
   const auto source = JobSource::Create(job);
   if (!source->ContinuesWhenDone() &&
       JobIsDone(options_.files, options_.workdir, source->spec_text())) {
