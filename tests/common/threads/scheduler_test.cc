@@ -236,5 +236,44 @@ TEST(SchedulerTest, EachFibreHasItsExceptions) {
   EXPECT_EQ(caught, std::vector<std::string>({"a", "b", "c", "d"}));
 }
 
+TEST(SchedulerTest, AHaltedProcessGoesOnWhereItWas) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    int ticks = 0;
+    const Outcome outcome = RunWorld(seed, [&] {
+      StartAs(1, [&ticks] {
+        for (;;) {
+          SleepFor(milliseconds(10));
+          ++ticks;
+        }
+      });
+      SleepFor(milliseconds(100));
+      Pause(1);
+      const int before = ticks;
+      SleepFor(seconds(10));  // its time comes, and it does not run
+      EXPECT_EQ(ticks, before);
+      Continue(1);
+      SleepFor(milliseconds(100));
+      EXPECT_GT(ticks, before);
+      Pause(1);
+      Kill(1);
+      Continue(1);
+      const int last = ticks;
+      SleepFor(seconds(1));
+      EXPECT_EQ(ticks, last);
+    });
+    EXPECT_EQ(outcome.stuck, "");
+  }
+}
+
+TEST(SchedulerTest, AStepOfTheWallClockMovesNoOtherClock) {
+  RunWorld(1, [] {
+    const auto before = Now();
+    StepWall(seconds(-3600));
+    StepWall(seconds(60));
+    EXPECT_EQ(WallSteps(), seconds(-3540));
+    EXPECT_EQ(Now(), before);
+  });
+}
+
 }  // namespace
 }  // namespace weir::sim
