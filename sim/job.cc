@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/exit_code.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
@@ -210,11 +211,11 @@ class Job {
   void MakeTrouble() {
     EndPauses();
     EndStrays();
-    if (plan_.faults.empty()) {
+    if (faults_done_ == plan_.faults.size()) {
       Heal();
       return;
     }
-    const Fault& fault = plan_.faults.back();
+    const Fault& fault = plan_.faults[faults_done_];
     if (!trouble_at_.has_value()) {
       // The end of a job is behind its last checkpoint but one.
       if (plan_.late && newest_ + plan_.every_steps < plan_.last_step()) {
@@ -230,7 +231,7 @@ class Job {
       return;
     }
     Commit(fault);
-    plan_.faults.pop_back();
+    ++faults_done_;
     trouble_at_.reset();
     writes_ = objects_.writes();
   }
@@ -258,8 +259,7 @@ class Job {
       return;
     }
     const int process = task->run->process;
-    Note(absl::StrCat("fault ", static_cast<int>(fault.kind), " of ",
-                      task->name));
+    Note(absl::StrCat(KindName(fault.kind), ": ", task->name));
     if (fault.kind == Fault::kTerm) {
       Terminate(task);
     } else if (fault.kind == Fault::kKill) {
@@ -268,9 +268,9 @@ class Job {
       task->run = nullptr;
       task->supervisor->OnExit(0, kKilled, Now().count());
     } else if (fault.kind == Fault::kPart) {
-      ++counts.parts;
       const Task& other = *tasks_[fault.other % tasks_.size()];
       if (Runs(other)) {
+        ++counts.parts;
         network_.Part(process, other.run->process, fault.time);
       }
     } else if (fault.kind == Fault::kPause) {
@@ -350,13 +350,11 @@ class Job {
   // that was halted or parted, or whose chief was told to end. One that was
   // killed has to hear it.
   bool WasDone() {
-    if (plan_.OnlyKills() || !plan_.faults.empty() || !Done()) {
+    if (plan_.OnlyKills() || faults_done_ < plan_.faults.size() || !Done()) {
       return false;
     }
-    if (done_at_ == std::chrono::nanoseconds(0)) {
-      done_at_ = Now();
-    }
-    return Now() - done_at_ > kDoneMax;
+    done_at_ = done_at_.value_or(Now());
+    return Now() - *done_at_ > kDoneMax;
   }
 
   template <typename Look>
@@ -418,9 +416,9 @@ class Job {
         manifest.applied_range(1) != manifest.contribution_count() ||
         manifest.step() != plan_.last_step()) {
       return absl::DataLossError(
-          absl::StrCat("contributions are missing: ",
-                       absl::StrCat(manifest.applied_range_size()),
-                       " ends of ranges, step ", manifest.step()));
+          absl::StrCat("contributions are missing at step ", manifest.step(),
+                       ": ", absl::StrJoin(manifest.applied_range(), ", "),
+                       " of ", manifest.contribution_count()));
     }
     result_->counts.contributions += manifest.contribution_count();
     std::vector<float> values(
@@ -430,7 +428,7 @@ class Job {
     return values;
   }
 
-  JobPlan plan_;
+  const JobPlan plan_;
   WorldResult* const result_;
   Network network_;
   SimObjectStore objects_;
@@ -439,10 +437,11 @@ class Job {
   std::vector<Stray> strays_;
   // Processes that were stopped, and until when.
   std::vector<std::pair<int, std::chrono::nanoseconds>> paused_;
-  std::optional<std::chrono::nanoseconds> trouble_at_;
+  size_t faults_done_ = 0;
+  std::optional<std::chrono::nanoseconds> trouble_at_;  // the next one
   uint64_t writes_ = 0;  // of the store, at the fault before
   bool healed_ = false;
-  std::chrono::nanoseconds done_at_{0};
+  std::optional<std::chrono::nanoseconds> done_at_;  // and no fault to come
   uint64_t newest_ = 0;  // step of the newest committed checkpoint
   int processes_ = 0;
 };

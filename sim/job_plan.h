@@ -33,6 +33,8 @@ struct Fault {
   std::chrono::nanoseconds wall{0};
 };
 
+const char* KindName(Fault::Kind kind);
+
 struct JobPlan {
   Mode mode = Mode::kAsync;
   int ps = 1;
@@ -44,10 +46,10 @@ struct JobPlan {
   bool table = false;  // the model reads an embedding table
   Faults network;
   StoreFaults store;
-  std::vector<Fault> faults;  // the last one comes first
-  uint32_t kinds = 0;         // of these, a bit for each Fault::Kind
+  std::vector<Fault> faults;  // in their order
   bool late = false;          // they begin at the job's end
 
+  // Whether no task of it is halted, parted, told to end or started twice.
   bool OnlyKills() const;
   // As the last checkpoint counts them.
   uint64_t last_step() const { return steps; }
