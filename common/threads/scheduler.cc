@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/plant.h"
+
 namespace weir::sim {
 namespace {
 
@@ -180,7 +182,12 @@ class World {
       halted_.erase(halted, halted_.end());
     }
   }
-  void StepWall(std::chrono::nanoseconds by) { wall_steps_ += by; }
+  void StepWall(std::chrono::nanoseconds by) {
+    wall_steps_ += by;
+    if (Planted("clock.wall_waits")) {
+      MoveWaits(by);
+    }
+  }
   std::chrono::nanoseconds wall_steps() const { return wall_steps_; }
 
   void Hash(uint64_t value) { outcome_.hash = Mix(outcome_.hash * 31 + value); }
@@ -211,6 +218,16 @@ class World {
     if (fiber->deadline_ns.has_value()) {
       timers_.erase({*fiber->deadline_ns, fiber->number});
       fiber->deadline_ns.reset();
+    }
+  }
+  // As if the deadlines of waits were times of the wall clock.
+  void MoveWaits(std::chrono::nanoseconds by) {
+    for (const auto& fiber : fibers_) {
+      if (fiber->queue != nullptr && fiber->deadline_ns.has_value()) {
+        timers_.erase({*fiber->deadline_ns, fiber->number});
+        *fiber->deadline_ns -= by.count();
+        timers_.emplace(*fiber->deadline_ns, fiber->number);
+      }
     }
   }
   void FireTimers() {

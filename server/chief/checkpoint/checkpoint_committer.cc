@@ -174,8 +174,14 @@ absl::Status CheckpointCommitter::Sweep(std::string* note) {
 
 absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
     bool verify, bool allow_older, std::string* note) {
-  WEIR_ASSIGN_OR_RETURN(const auto list,
+  WEIR_ASSIGN_OR_RETURN(auto list,
                         ListCheckpoints(options_.files, options_.directory));
+  if (Planted("resume.sorts_by_text")) {
+    std::sort(list.begin(), list.end(),
+              [](const CheckpointInfo& a, const CheckpointInfo& b) {
+                return a.name < b.name;
+              });
+  }
   std::vector<std::pair<std::string, std::string>> damaged;  // name and why
   for (auto it = list.rbegin(); it != list.rend(); ++it) {
     absl::StatusOr<Manifest> manifest =
@@ -387,7 +393,7 @@ absl::Status CheckpointCommitter::DeleteOld() {
     }
   }
   for (size_t i = 0; i < first_kept; ++i) {
-    if (bases.count(list[i].name) == 0) {
+    if (bases.count(list[i].name) == 0 || Planted("checkpoint.drops_bases")) {
       WEIR_RETURN_IF_ERROR(RemoveCheckpoint(list[i].name));
     }
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/failpoint.h"
+#include "common/base/plant.h"
 #include "common/base/status.h"
 #include "common/math/kernels.h"
 #include "proto/job/learning_rate.h"
@@ -189,6 +190,9 @@ void TableGroup::PushAsync(StagedPush update, PushRowsDone done) {
   if (counts && moves) {
     receipt->set_staleness(**staleness);
     context_.counters.RecordStaleness(**staleness);
+    MoveRows(update, &reply);
+  }
+  if (staleness.ok() && !counts && Planted("rows.applies_again")) {
     MoveRows(update, &reply);
   }
   // Before the answer: its sender may push again at once.

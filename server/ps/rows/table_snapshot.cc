@@ -186,6 +186,9 @@ absl::StatusOr<TableFile> TableSnapshots::Write(
     full_ = NameOf(directory);
     since_ = std::move(now);
   } else {
+    if (Planted("rows.increments_chain")) {
+      since_ = std::move(now);
+    }
     file.set_base(base);
   }
   return file;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/exhausted.h"
+#include "common/base/plant.h"
 #include "common/base/status.h"
 #include "common/trace/trace.h"
 #include "server/ps/block/snapshot_job.h"
@@ -147,7 +148,9 @@ void Shard::FreezeBlocks(const std::shared_ptr<SnapshotJob>& job,
     // One block after another, never all locks at once. In async the file then
     // holds blocks of slightly different moments, each with its own marks.
     MutexLock lock(&block->mutex);
-    if (!request.has_version() || request.version() == block->order.version) {
+    if (!request.has_version() || request.version() == block->order.version ||
+        (Planted("snapshot.takes_newer") &&
+         request.version() < block->order.version)) {
       SnapshotJob::Add(job, block->plan.index, block->Freeze(), due);
     } else if (block->CanFreezePrevious(request.version())) {
       SnapshotJob::Add(job, block->plan.index, block->previous, due);
