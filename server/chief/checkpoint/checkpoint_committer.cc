@@ -385,9 +385,11 @@ absl::Status CheckpointCommitter::DeleteOld() {
   for (size_t i = first_kept; i < list.size(); ++i) {
     const absl::StatusOr<Manifest> manifest =
         ReadManifest(options_.files, list[i].path);
-    if (!manifest.ok()) {
+    if (absl::IsDataLoss(manifest.status())) {
       continue;  // damaged: its base would not make it whole
     }
+    // What cannot be read now may extend any of the others.
+    WEIR_RETURN_IF_ERROR(manifest.status());
     for (const ShardFile& file : manifest->file()) {
       bases.insert(file.tables().base());
     }

@@ -408,6 +408,31 @@ TEST(CheckpointCommitterTest, AnyFailingCallLeavesTheLastGoodCheckpoint) {
   }
 }
 
+// What an increment extends stays, also when a manifest cannot be read just
+// then.
+TEST(CheckpointCommitterTest, AnyFailingCallLeavesTheBases) {
+  int64_t calls = 0;
+  for (int64_t nth = 1; nth <= calls + 1; ++nth) {
+    FaultyFiles files(Files::Real());
+    JobDir run(&files);
+    ASSERT_TRUE(run.CommitWithRows(5, "").ok());
+    ASSERT_TRUE(run.CommitWithRows(10, "").ok());
+    ASSERT_TRUE(run.committer.Prepare(15).ok());
+    const Manifest increment = run.WriteWithRows(15, "ckpt-5");
+    files.FailCall(nth, absl::UnavailableError("no answer"));
+    run.committer.Commit(increment, &run.note).IgnoreError();
+    calls = files.calls();
+    const std::string newest = JoinPath(
+        run.directory, CheckpointName(static_cast<uint64_t>(run.Newest())));
+    const absl::StatusOr<Manifest> manifest =
+        ReadManifest(Files::Real(), newest);
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
+    EXPECT_TRUE(VerifyTables(Files::Real(), newest, *manifest).ok())
+        << "call " << nth << " of " << calls;
+  }
+  EXPECT_GE(calls, 20);
+}
+
 // The chief is killed at each place: the newest checkpoint is whole, and what
 // is half-deleted is swept.
 TEST(CheckpointCommitterTest, KilledAtAnyPlaceItStartsAgain) {
