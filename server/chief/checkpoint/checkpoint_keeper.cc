@@ -189,6 +189,7 @@ void CheckpointKeeper::CheckMarks() {
     facts_.Count();
     if (stopping() && facts_.checkpoint_step == facts_.step) {
       finished_ = true;  // nothing was done since the last one
+      cycle_.Abandon();  // or it would ask for marks again, and again
       return;
     }
     cycle_.OnMarks(torn, std::move(next));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/wire/layout_io.h"
@@ -110,7 +111,10 @@ void ChiefWorld::AnswerNext(int s) {
 }
 
 void ChiefWorld::Settle() {
-  for (;;) {
+  // While no time passes the chief runs out of things to do, soon.
+  constexpr int kActionsMax = 100000;
+  for (int i = 0;; ++i) {
+    WEIR_CHECK(i < kActionsMax);
     std::vector<int> ready;
     for (size_t s = 0; s < calls_.size(); ++s) {
       if (!calls_[s].empty()) {
