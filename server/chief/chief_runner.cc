@@ -124,6 +124,23 @@ absl::Status ChiefRunner::TakeWorkdir(const std::string& checkpoints) {
   return WriteEnding(options_.files, options_.workdir, absl::OkStatus());
 }
 
+absl::Status ChiefRunner::RemoveDone(const Disk& disk) {
+  const std::string path = JoinPath(disk.workdir, kDoneName);
+  const auto done = disk.files->ReadAll(path);
+  if (absl::IsNotFound(done.status())) {
+    return absl::OkStatus();
+  }
+  if (disk.ending_job.has_value()) {
+    WEIR_RETURN_IF_ERROR(done.status());
+    if (JobIsDone(disk.files, disk.workdir, *disk.ending_job)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, " stays: another chief has finished the job"));
+    }
+  }
+  const absl::Status removed = disk.files->Remove(path);
+  return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
+}
+
 absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   JobOptions job = options_;
   job.checkpoint_directory = JoinPath(options_.workdir, "checkpoints");
@@ -144,6 +161,9 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
     job.never_saved = !saved;
   }
   const auto source = JobSource::Create(job);
+  if (!source->ContinuesWhenDone()) {
+    disk_->ending_job = source->spec_text();
+  }
   if (!source->ContinuesWhenDone() &&
       JobIsDone(options_.files, options_.workdir, source->spec_text())) {
     LOG_INFO(
@@ -183,7 +203,7 @@ absl::Status ChiefRunner::Start() {
   disk_ = std::make_shared<Disk>(
       Disk{options_.files, workdir, CheckpointCommitter(commit),
            TrainFile(options_.files, JoinPath(workdir, "train.jsonl")),
-           Board(BoardOptions()), nullptr});
+           Board(BoardOptions()), nullptr, std::nullopt});
   WEIR_RETURN_IF_ERROR(TakeWorkdir(commit.directory));
   WEIR_ASSIGN_OR_RETURN(JobOptions job, ReadWorkdir());
   std::shared_ptr<const InitialValues> initial;
@@ -373,9 +393,7 @@ void ChiefRunner::CarryOutFiles(Action action) {
       // Training begins: what an earlier end left must not end it.
       WarnIf(disk->train_file.Cut(cut->step));
       disk->board.Restart();
-      const absl::Status removed =
-          disk->files->Remove(JoinPath(disk->workdir, kDoneName));
-      WarnIf(absl::IsNotFound(removed) ? absl::OkStatus() : removed);
+      WarnIf(RemoveDone(*disk));
     } else if (const auto* line = std::get_if<AppendTrainLog>(&action)) {
       WarnIf(disk->train_file.Append(line->line));
       disk->board.AddLine(line->line);

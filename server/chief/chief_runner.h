@@ -127,6 +127,8 @@ class ChiefRunner {
     Board board;
     // Is given back with the last task that may write.
     std::unique_ptr<WorkdirClaim> claim;
+    // The text of a job that ends with DONE; unset: it may train on after that.
+    std::optional<std::string> ending_job;
   };
 
   explicit ChiefRunner(Options options);
@@ -134,6 +136,8 @@ class ChiefRunner {
   // Makes this the work directory's chief, then tidies up after the last one.
   absl::Status TakeWorkdir(const std::string& checkpoints);
   std::string Secret() const;  // of the work directory
+  // Removes DONE, unless another chief has finished this very job meanwhile.
+  static absl::Status RemoveDone(const Disk& disk);
   Board::Options BoardOptions() const;
   void MakeCallers(const std::shared_ptr<const InitialValues>& initial);
   // Reads what the work directory says of the job.

@@ -275,6 +275,33 @@ TEST(ChiefRunnerTest, AFinishedJobIsNotStartedAgain) {
   ExpectDone(&longer, "ckpt-25", -25.0f);
 }
 
+// Two chiefs may be at work at one time where no lock keeps them apart. What
+// one has finished the other does not begin again.
+TEST(ChiefRunnerTest, TheDoneOfAnotherChiefStays) {
+  const std::string dir = MakeTempDir();
+  const JobSpec spec = OnesSpec(20);
+  {
+    ChiefCluster first(dir, spec, 1, 1);
+    ASSERT_TRUE(first.StartChief().ok());
+    first.Join(0, 1);
+    ExpectDone(&first, "ckpt-20", -20.0f);
+  }
+  const std::string done = dir + "/DONE";
+  const std::string contents = *Files::Real()->ReadAll(done);
+  ASSERT_TRUE(Files::Real()->Remove(done).ok());
+  FaultyFiles files(Files::Real());
+  ChiefCluster second(dir, spec, 1, 1);
+  second.options.files = &files;
+  ASSERT_TRUE(second.StartChief(/*resume=*/true).ok());
+  ASSERT_TRUE(Files::Real()->WriteAtomically(done, contents).ok());
+  std::atomic<int> removed{0};
+  files.Watch(
+      [&](const std::string& call) { removed += call == "remove " + done; });
+  second.Join(0, 1);
+  EXPECT_TRUE(second.Wait().ok());
+  EXPECT_EQ(removed, 0);
+}
+
 TEST(ChiefRunnerTest, AChiefKilledAfterDoneShutsThePsDownInItsNextLife) {
   ChiefCluster cluster(MakeTempDir(), OnesSpec(10), 2, 1);
   const double quick = cluster.options.end_wait;
