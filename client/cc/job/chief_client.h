@@ -157,6 +157,9 @@ class ChiefClient : public JobControl {
   // too long.
   void StopWhenFree() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Stop(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Looks for DONE. The time that it takes, at a place that hardly answers,
+  // tells nothing of the chief, so `*heard_ns` moves on by it.
+  bool JobIsDone(int64_t* heard_ns) const;
   // Sleeps before the next Register call. An error if the worker is to stop.
   absl::Status RestUnlessStopping(std::chrono::milliseconds pause);
   // Stop for a worker that must not register any longer; returns CANCELLED.

@@ -93,9 +93,8 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
     } else if (!retry.MayRepeat(status, Clock::Real()->NowNs())) {
       return Annotate(status,
                       absl::StrCat("chief (", options_.link->address(), ")"));
-    } else if (options_.job_is_done &&
-               Clock::Real()->NowNs() - heard_ns >= kLookForDoneNs &&
-               options_.job_is_done()) {  // I4
+    } else if (Clock::Real()->NowNs() - heard_ns >= kLookForDoneNs &&
+               JobIsDone(&heard_ns)) {  // I4
       LOG_INFO("the chief ({}) is away, and the job is done",
                options_.link->address());
       return StopRegistering(absl::OkStatus());
@@ -113,6 +112,16 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
     }
     WEIR_RETURN_IF_ERROR(RestUnlessStopping(pause));
   }
+}
+
+bool ChiefClient::JobIsDone(int64_t* heard_ns) const {
+  if (!options_.job_is_done) {
+    return false;
+  }
+  const int64_t looked_ns = Clock::Real()->NowNs();
+  const bool done = options_.job_is_done();
+  *heard_ns += Clock::Real()->NowNs() - looked_ns;
+  return done;
 }
 
 absl::Status ChiefClient::RestUnlessStopping(std::chrono::milliseconds pause) {

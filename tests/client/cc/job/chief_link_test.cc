@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "client/cc/job/chief_client.h"
@@ -75,6 +78,33 @@ TEST(ChiefLinkTest, AStreamThatWaitsForItsConnectionKeepsNoWorkerFromEnding) {
   ASSERT_TRUE(grant.ok()) << grant.status();
   client->Start(*grant, [] {});
   client->Close(absl::OkStatus());  // or the test never ends
+}
+
+// Away at first; back while a worker looks for DONE.
+class ComesBackLink : public StuckLink {
+ public:
+  absl::Status Register(const RegisterRequest& request,
+                        std::chrono::milliseconds timeout,
+                        RegisterReply* reply) override {
+    return is_back ? StuckLink::Register(request, timeout, reply)
+                   : absl::UnavailableError("no connection");
+  }
+  std::atomic<bool> is_back{false};
+};
+
+TEST(ChiefLinkTest, ASlowLookForDoneIsNoAbsenceOfTheChief) {
+  ChiefClient::Options options;
+  const auto link = std::make_shared<ComesBackLink>();
+  options.link = link;
+  options.lost_after = std::chrono::milliseconds(6000);
+  options.job_is_done = [&link] {
+    link->is_back = true;
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    return false;
+  };
+  auto client = ChiefClient::Create(std::move(options)).value();
+  const absl::StatusOr<Grant> grant = client->Register();
+  EXPECT_TRUE(grant.ok()) << grant.status();
 }
 
 TEST(ChiefLinkTest, AClientWithoutALinkIsRefused) {
