@@ -26,13 +26,12 @@
 //   order.counts_again            a contribution that comes again counts again
 //   order.early_unmarked          the same of one that waits for its turn
 //   ps.leaves_at_once             a ps ends on SIGTERM without waiting
-//   resume.sorts_by_text          the newest checkpoint is sought by its name, in
-//                                 which 9 comes after 10
+//   resume.sorts_by_text          the newest checkpoint is the last by its name
 //   rows.applies_again            rows move again with a push that comes again
-//   rows.increments_chain         an increment leaves out what the one before it
-//                                 has, though it does not extend that one
-//   snapshot.takes_newer          a snapshot in sync takes a block that has gone
-//                                 past the version that was asked for
+//   rows.increments_chain         an increment leaves out what the one before
+//                                 it has, though it does not extend that one
+//   snapshot.takes_newer          a snapshot in sync takes a block that is past
+//                                 the version that was asked for
 //   roster.replaced_comes_back    a replaced process is taken for a new one by
 //                                 a restarted chief
 //   stop.version_ahead            a stop in sync waits for a version to come

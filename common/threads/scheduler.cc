@@ -1,7 +1,6 @@
 #include "common/threads/scheduler.h"
 
 #include <cxxabi.h>
-#include <sys/mman.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -13,13 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/plant.h"
+#include "common/threads/fiber_stacks.h"
 
 namespace weir::sim {
 namespace {
 
-constexpr size_t kGuardBytes = 4096;
-constexpr size_t kStackBytes = 512 << 10;
 constexpr uint64_t kStepNsMax = 2000;
 // Of waits without a reason; pthread_cond_wait may end so as well.
 constexpr uint64_t kNoReasonOneIn = 256;
@@ -60,6 +57,7 @@ class Fiber {
   WaitQueue* queue = nullptr;  // that it waits in
   std::optional<int64_t> deadline_ns;
   bool timed_out = false;
+  bool late = false;  // its deadline is the end of a slow process's delay
   WaitQueue joiners;
   char* stack = nullptr;
   ucontext_t context = {};
@@ -166,26 +164,25 @@ class World {
 
   void Pause(int process) {
     if (paused_.insert(process).second) {
-      const auto halted = std::stable_partition(
-          runnable_.begin(), runnable_.end(),
-          [process](const Fiber* fiber) { return fiber->process != process; });
-      halted_.insert(halted_.end(), halted, runnable_.end());
-      runnable_.erase(halted, runnable_.end());
+      Move(process, &runnable_, &halted_);
     }
   }
   void Continue(int process) {
     if (paused_.erase(process) > 0) {
-      const auto halted = std::stable_partition(
-          halted_.begin(), halted_.end(),
-          [process](const Fiber* fiber) { return fiber->process != process; });
-      runnable_.insert(runnable_.end(), halted, halted_.end());
-      halted_.erase(halted, halted_.end());
+      Move(process, &halted_, &runnable_);
     }
   }
-  void StepWall(std::chrono::nanoseconds by) {
-    wall_steps_ += by;
-    if (Planted("clock.wall_waits")) {
-      MoveWaits(by);
+  void SetSlow(int process, std::chrono::nanoseconds delay_max) {
+    slow_[process] = delay_max;
+  }
+  void StepWall(std::chrono::nanoseconds by) { wall_steps_ += by; }
+  void MoveWaits(std::chrono::nanoseconds by) {
+    for (const auto& fiber : fibers_) {
+      if (fiber->queue != nullptr && fiber->deadline_ns.has_value()) {
+        timers_.erase({*fiber->deadline_ns, fiber->number});
+        *fiber->deadline_ns -= by.count();
+        timers_.emplace(*fiber->deadline_ns, fiber->number);
+      }
     }
   }
   std::chrono::nanoseconds wall_steps() const { return wall_steps_; }
@@ -210,8 +207,27 @@ class World {
  private:
   static void Main();
 
+  // In their order.
+  static void Move(int process, std::vector<Fiber*>* from,
+                   std::vector<Fiber*>* to) {
+    const auto moved = std::stable_partition(
+        from->begin(), from->end(),
+        [process](const Fiber* fiber) { return fiber->process != process; });
+    to->insert(to->end(), moved, from->end());
+    from->erase(moved, from->end());
+  }
   void MakeRunnable(Fiber* fiber) {
     ForgetTimer(fiber);
+    const auto slow = slow_.find(fiber->process);
+    if (slow != slow_.end() && slow->second.count() > 0 &&
+        !std::exchange(fiber->late, true)) {
+      fiber->deadline_ns =
+          now_ns_ + static_cast<int64_t>(
+                        Below(static_cast<uint64_t>(slow->second.count())));
+      timers_.emplace(*fiber->deadline_ns, fiber->number);
+      return;
+    }
+    fiber->late = false;
     (paused_.contains(fiber->process) ? halted_ : runnable_).push_back(fiber);
   }
   void ForgetTimer(Fiber* fiber) {
@@ -220,21 +236,11 @@ class World {
       fiber->deadline_ns.reset();
     }
   }
-  // As if the deadlines of waits were times of the wall clock.
-  void MoveWaits(std::chrono::nanoseconds by) {
-    for (const auto& fiber : fibers_) {
-      if (fiber->queue != nullptr && fiber->deadline_ns.has_value()) {
-        timers_.erase({*fiber->deadline_ns, fiber->number});
-        *fiber->deadline_ns -= by.count();
-        timers_.emplace(*fiber->deadline_ns, fiber->number);
-      }
-    }
-  }
   void FireTimers() {
     while (!timers_.empty() && timers_.begin()->first <= now_ns_) {
       Fiber* const fiber =
           fibers_[static_cast<size_t>(timers_.begin()->second)].get();
-      fiber->timed_out = true;
+      fiber->timed_out = fiber->timed_out || !fiber->late;
       if (fiber->queue != nullptr) {
         fiber->queue->remove(fiber);
         fiber->queue = nullptr;
@@ -249,7 +255,6 @@ class World {
     swapcontext(&fiber->context, &host_);
   }
   void Resume(Fiber* fiber);
-  char* TakeStack();
   std::string Stuck() const;
 
   uint64_t state_;
@@ -262,9 +267,10 @@ class World {
   std::vector<Fiber*> runnable_;
   std::vector<Fiber*> halted_;  // could run, but for their processes
   std::set<int> paused_;        // processes
+  std::map<int, std::chrono::nanoseconds> slow_;  // processes
   std::chrono::nanoseconds wall_steps_{0};
   std::set<std::pair<int64_t, int>> timers_;  // deadline, number of the fibre
-  std::vector<char*> idle_stacks_;
+  FiberStacks stacks_;
   Fiber* main_ = nullptr;
   Fiber* running_ = nullptr;
   ucontext_t host_ = {};
@@ -287,29 +293,17 @@ void Free(Lock* lock) {
   world->Wake(&lock->waiting, 1);
 }
 
-char* World::TakeStack() {
-  if (!idle_stacks_.empty()) {
-    char* const stack = idle_stacks_.back();
-    idle_stacks_.pop_back();
-    return stack;
-  }
-  void* const map =
-      mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (map == MAP_FAILED || mprotect(map, kGuardBytes, PROT_NONE) != 0) {
-    Die("no memory for the stack of a fibre");
-  }
-  return static_cast<char*>(map) + kGuardBytes;
-}
-
 void World::Resume(Fiber* fiber) {
   running_ = fiber;
   start_as_ = fiber->process;
   if (fiber->stack == nullptr) {
-    fiber->stack = TakeStack();
+    fiber->stack = stacks_.Take();
+    if (fiber->stack == nullptr) {
+      Die("no memory for the stack of a fibre");
+    }
     getcontext(&fiber->context);
     fiber->context.uc_stack.ss_sp = fiber->stack;
-    fiber->context.uc_stack.ss_size = kStackBytes;
+    fiber->context.uc_stack.ss_size = FiberStacks::kBytes;
     fiber->context.uc_link = nullptr;
     makecontext(&fiber->context, &World::Main, 0);
   }
@@ -317,7 +311,7 @@ void World::Resume(Fiber* fiber) {
   swapcontext(&host_, &fiber->context);
   running_ = nullptr;
   if (fiber->ended) {
-    idle_stacks_.push_back(fiber->stack);
+    stacks_.GiveBack(fiber->stack);
     fiber->stack = nullptr;
   }
 }
@@ -365,14 +359,11 @@ Outcome World::Go() {
   }
   for (auto& fiber : fibers_) {
     if (fiber->stack != nullptr) {
-      idle_stacks_.push_back(fiber->stack);
+      stacks_.GiveBack(fiber->stack);
     }
     if (!fiber->ended) {
       (void)fiber.release();  // what it owns is not unwound
     }
-  }
-  for (char* const stack : idle_stacks_) {
-    munmap(stack - kGuardBytes, kGuardBytes + kStackBytes);
   }
   outcome_.time = std::chrono::nanoseconds(now_ns_ - 1'000'000'000);
   return outcome_;
@@ -463,7 +454,13 @@ void Pause(int process) { world->Pause(process); }
 
 void Continue(int process) { world->Continue(process); }
 
+void SetSlow(int process, std::chrono::nanoseconds delay_max) {
+  world->SetSlow(process, delay_max);
+}
+
 void StepWall(std::chrono::nanoseconds by) { world->StepWall(by); }
+
+void MoveWaits(std::chrono::nanoseconds by) { world->MoveWaits(by); }
 
 std::chrono::nanoseconds WallSteps() {
   return world == nullptr ? std::chrono::nanoseconds(0) : world->wall_steps();

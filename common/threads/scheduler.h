@@ -95,8 +95,15 @@ void Kill(int process);
 void Pause(int process);
 void Continue(int process);
 
+// From now on a fibre of `process` goes on up to so much later than it could,
+// as on a host that has too much to do; 0 ends it.
+void SetSlow(int process, std::chrono::nanoseconds delay_max);
+
 // Sets the wall clock forward or back by so much; Now is as it was.
 void StepWall(std::chrono::nanoseconds by);
+// What that did when the deadlines of waits were times of the wall clock; for
+// a planted defect.
+void MoveWaits(std::chrono::nanoseconds by);
 // How far it was set, in all.
 std::chrono::nanoseconds WallSteps();
 

@@ -186,9 +186,7 @@ absl::StatusOr<TableFile> TableSnapshots::Write(
     full_ = NameOf(directory);
     since_ = std::move(now);
   } else {
-    if (Planted("rows.increments_chain")) {
-      since_ = std::move(now);
-    }
+    since_ = Planted("rows.increments_chain") ? now : since_;
     file.set_base(base);
   }
   return file;
