@@ -94,6 +94,9 @@ class SimHeartbeat : public HeartbeatStream {
     }
     *command = std::move(line_->commands.front());
     line_->commands.pop_front();
+    if (network_->watch().on_command) {
+      network_->watch().on_command(process_, *command);
+    }
     return true;
   }
 
@@ -105,6 +108,9 @@ class SimHeartbeat : public HeartbeatStream {
       return false;
     }
     ++line_->on_the_way;
+    if (network_->watch().on_progress) {
+      network_->watch().on_progress(process_, progress);
+    }
     network_->ToServer(connection_, [network = network_, chief = chief_,
                                      connection = connection_, line = line_,
                                      stream = stream_, progress] {

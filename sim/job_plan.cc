@@ -3,21 +3,25 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/threads/scheduler.h"
 
 namespace weir::sim {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 constexpr size_t kTasks = 64;  // more than a job has
 
 Fault DrawFault() {
   Fault fault;
-  fault.kind = Pick({Fault::kKill, Fault::kKill, Fault::kKill, Fault::kTerm,
-                     Fault::kTermAll, Fault::kPart, Fault::kPause,
-                     Fault::kSecond, Fault::kWall});
+  fault.kind =
+      Pick({Fault::kKill, Fault::kKill, Fault::kKill, Fault::kTerm,
+            Fault::kTermAll, Fault::kPart, Fault::kPause, Fault::kSecond,
+            Fault::kWall, Fault::kSlow, Fault::kFull, Fault::kHang});
   fault.at_write = RandomBelow(2) == 0;
+  fault.role = RandomBelow(3);
   fault.task = RandomBelow(kTasks);
   fault.other = RandomBelow(kTasks);
   // Soon after the one before, or much later.
@@ -26,6 +30,16 @@ Fault DrawFault() {
   fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 5000, 30000})));
   fault.wall =
       std::chrono::seconds(static_cast<int64_t>(RandomBelow(200000)) - 100000);
+  if (fault.kind == Fault::kSlow) {
+    fault.wait =
+        Pick({milliseconds(20), milliseconds(1000), milliseconds(5000)});
+    fault.time *= 5;
+  } else if (fault.kind == Fault::kHang) {
+    fault.wait = Pick({seconds(10), seconds(400)});
+    fault.time *= 20;
+  } else if (fault.kind == Fault::kKill && RandomBelow(2) == 0) {
+    fault.time = std::chrono::nanoseconds(0);
+  }
   return fault;
 }
 
@@ -33,9 +47,22 @@ Fault DrawFault() {
 
 const char* KindName(Fault::Kind kind) {
   constexpr const char* kNames[] = {
-      "kill",    "SIGTERM",     "SIGTERM to all", "part",
-      "SIGSTOP", "start twice", "step the clock"};
+      "kill",       "SIGTERM",     "SIGTERM to all", "part",
+      "SIGSTOP",    "start twice", "step the clock", "slow host",
+      "full store", "slow store"};
   return kNames[kind];
+}
+
+std::string FaultWords(const Fault& fault) {
+  const auto ms = [](std::chrono::nanoseconds time) {
+    return absl::StrCat(time / milliseconds(1), " ms");
+  };
+  return absl::StrCat(
+      ms(fault.after), " after ",
+      fault.at_write ? "the next write to the store" : "the one before", ": ",
+      KindName(fault.kind), ", role ", fault.role, ", task ", fault.task,
+      ", other ", fault.other, ", for ", ms(fault.time), ", wait ",
+      ms(fault.wait), ", wall ", ms(fault.wall));
 }
 
 JobPlan DrawJobPlan() {
@@ -43,12 +70,12 @@ JobPlan DrawJobPlan() {
   plan.mode = Pick({Mode::kAsync, Mode::kSync, Mode::kStaleness});
   plan.ps = 1 + static_cast<int>(RandomBelow(3));
   plan.workers = 1 + static_cast<int>(RandomBelow(3));
-  plan.steps = 4 + RandomBelow(20);
+  plan.steps = 4 + RandomBelow(Pick<uint64_t>({20, 20, 60}));
   plan.in_step = 1 + RandomBelow(4);
   plan.every_steps = 1 + RandomBelow(10);
   plan.block_elements = Pick({1024, 4096});
-  // Seldom: of its worlds most of the time goes into making the data set.
-  plan.table = RandomBelow(8) == 0;
+  plan.table = RandomBelow(3) == 0;
+  plan.pace = Pick({milliseconds(0), milliseconds(20), milliseconds(200)});
   plan.network.delay_min = Pick({milliseconds(0), milliseconds(1)});
   plan.network.delay_max =
       plan.network.delay_min +
@@ -67,14 +94,40 @@ JobPlan DrawJobPlan() {
 
 bool JobPlan::OnlyKills() const {
   return std::all_of(faults.begin(), faults.end(), [](const Fault& fault) {
-    return fault.kind == Fault::kKill || fault.kind == Fault::kWall;
+    return fault.kind == Fault::kWall || fault.kind == Fault::kFull ||
+           fault.kind == Fault::kHang ||
+           (fault.kind == Fault::kKill && fault.time.count() == 0);
   });
+}
+
+JobPlan JobPlan::Without(LeftOut left_out) const {
+  JobPlan plan = *this;
+  plan.faults.clear();
+  for (size_t i = 0; i < faults.size(); ++i) {
+    if ((left_out >> i & 1) == 0) {
+      plan.faults.push_back(faults[i]);
+    }
+  }
+  if ((left_out & kLeaveResets) != 0) {
+    plan.network.reset_one_in = 0;
+  }
+  if ((left_out & kLeaveStoreFaults) != 0) {
+    plan.store.unavailable_one_in = 0;
+  }
+  return plan;
+}
+
+LeftOut JobPlan::CanLeaveOut() const {
+  return ((LeftOut{1} << faults.size()) - 1) |
+         (network.reset_one_in > 0 ? kLeaveResets : 0) |
+         (store.unavailable_one_in > 0 ? kLeaveStoreFaults : 0);
 }
 
 JobPlan JobPlan::Alone() const {
   JobPlan alone = *this;
   alone.ps = 1;
   alone.workers = 1;
+  alone.pace = std::chrono::nanoseconds(0);
   alone.network = Faults();
   alone.store = StoreFaults();
   alone.faults.clear();
@@ -82,39 +135,53 @@ JobPlan JobPlan::Alone() const {
 }
 
 std::string JobPlan::SpecText() const {
+  // Values begin at numbers that all floats hold exactly, and move so little
+  // that each gradient is nearly the one at the beginning, whenever it is
+  // computed. So also in async the end is the sum of all contributions.
   const char* const model =
       table ? "table { name: 'rows' dim: 2 optimizer { sgd {} } "
-              "schedule { learning_rate: 0.05 } initializer { zeros {} } } "
+              "schedule { learning_rate: 1e-4 } initializer { zeros {} } "
+              "expiry { seconds: 1000000000 } } "
               "model { layer { name: 'bag' embedding_bag { table: 'rows' } } "
               "layer { name: 'flat' flatten {} } "
-              "layer { name: 'logit' dense { units: 1 } } "
+              "layer { name: 'logit' dense { units: 1 "
+              "kernel_initializer { constant: 0.5 } } } "
               "loss { sigmoid_cross_entropy {} } } "
-              "data { train { click_log { count: 64 numeric: 2 categorical: 4 "
-              "ids_per_feature: 20 } } } "
+              "data { train { csv { path: 'rows.csv' "
+              "column { name: 'a' index: 1 numeric {} } "
+              "column { name: 'b' index: 2 categorical {} } "
+              "column { name: 'c' index: 3 categorical {} } } } } "
             : "model { layer { name: 'flat' flatten {} } "
-              "layer { name: 'logits' dense { units: 10 } } "
+              "layer { name: 'logits' dense { units: 10 "
+              "kernel_initializer { zeros {} } } } "
               "loss { softmax_cross_entropy {} } } "
               "data { train { digits { count: 64 } } } ";
-  return absl::StrCat("name: 'sim' seed: 7 ", model,
-                      "train { batch_size: 4 log_every_steps: 1 steps: ", steps,
-                      " } optimizer { sgd { momentum: 0.5 } } "
-                      "schedule { learning_rate: 0.05 } update { ",
-                      UpdateOf(mode, in_step),
-                      " } checkpoint { every_steps: ", every_steps,
-                      " keep: 2 } limits { block_elements: ", block_elements,
-                      " lost_after_seconds: 5 out_of_order_bytes: 1048576 }");
+  return absl::StrCat(
+      "name: 'sim' seed: 7 ", model,
+      "train { batch_size: 4 log_every_steps: 1 steps: ", steps,
+      " } optimizer { sgd {", mode == Mode::kSync ? " momentum: 0.5" : "",
+      " } } schedule { learning_rate: ", table ? "1e-4" : "1e-6",
+      " } update { ", UpdateOf(mode, in_step),
+      " } checkpoint { every_steps: ", every_steps, " keep: 2 ",
+      table ? "tables_full_every: 4 " : "",
+      "} limits { block_elements: ", block_elements,
+      " lost_after_seconds: 5 out_of_order_bytes: 1048576 }");
 }
 
 std::string JobPlan::Words() const {
   return absl::StrCat(
       UpdateOf(mode, in_step), ", ", ps, " ps, ", workers, " workers, ", steps,
       " steps, saved every ", every_steps, ", ", block_elements,
-      " elements a block, ", table ? "a table, " : "", "messages take up to ",
-      network.delay_max / milliseconds(1), " ms, one in ", network.reset_one_in,
+      " elements a block, ", table ? "a table, " : "",
+      "turns of workers take up to ", pace / milliseconds(1),
+      " ms, messages take up to ", network.delay_max / milliseconds(1),
+      " ms, one in ", network.reset_one_in,
       " breaks its connection, the store takes up to ",
       store.delay_max / milliseconds(1), " ms and does not answer one call in ",
-      store.unavailable_one_in, ", ", faults.size(), " faults",
-      late ? " at the end" : "");
+      store.unavailable_one_in,
+      absl::StrJoin(faults, "", [](std::string* out, const Fault& fault) {
+        absl::StrAppend(out, "\n  ", FaultWords(fault));
+      }));
 }
 
 }  // namespace weir::sim

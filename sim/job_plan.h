@@ -16,24 +16,30 @@ namespace weir::sim {
 
 struct Fault {
   enum Kind {
-    kKill,
+    kKill,  // it is away for `time`
     kTerm,
     kTermAll,  // every task
     kPart,     // from another task, for `time`
     kPause,    // SIGSTOP, for `time`
     kSecond,   // started once more, while this process is parted from all
     kWall,     // the wall clock is set forward or back by `wall`
+    kSlow,     // a host with too much to do, for `time`; each turn up to `wait`
+    kFull,     // the store is, for `time`
+    kHang,     // calls of the store take up to `wait`, for `time`
   };
   Kind kind = kKill;
-  size_t task = 0;  // modulo the number of tasks
-  size_t other = 0;
+  size_t role = 0;                    // a ps, the chief, a worker
+  size_t task = 0;                    // modulo the number of tasks of that role
+  size_t other = 0;                   // modulo the number of all tasks
   bool at_write = false;              // not before the store's next write
   std::chrono::nanoseconds after{0};  // that, or the fault before it
   std::chrono::nanoseconds time{0};
   std::chrono::nanoseconds wall{0};
+  std::chrono::nanoseconds wait{0};
 };
 
 const char* KindName(Fault::Kind kind);
+std::string FaultWords(const Fault& fault);
 
 struct JobPlan {
   Mode mode = Mode::kAsync;
@@ -44,15 +50,21 @@ struct JobPlan {
   uint64_t every_steps = 1;
   int block_elements = 64;
   bool table = false;  // the model reads an embedding table
+  // Each turn of a worker takes up to so long, as if it had much to compute.
+  std::chrono::nanoseconds pace{0};
   Faults network;
   StoreFaults store;
   std::vector<Fault> faults;  // in their order
   bool late = false;          // they begin at the job's end
 
-  // Whether no task of it is halted, parted, told to end or started twice.
+  // Whether no task of it is halted, parted, told to end or started twice, and
+  // one that is killed is started again at once.
   bool OnlyKills() const;
   // As the last checkpoint counts them.
   uint64_t last_step() const { return steps; }
+  // The same job without some of its faults.
+  JobPlan Without(LeftOut left_out) const;
+  LeftOut CanLeaveOut() const;
   std::string SpecText() const;
   std::string Words() const;
   // The same job without troubles, with one ps and one worker.

@@ -35,7 +35,7 @@ constexpr auto kWorldMax = seconds(3600);
 
 class Ledger {
  public:
-  explicit Ledger(WorldResult* result) : result_(result), plan_(DrawPlan()) {
+  Ledger(const Plan& plan, WorldResult* result) : result_(result), plan_(plan) {
     result_->job = plan_.Words();
     Note(result_->job);
     network_.SetFaults(plan_.faults);
@@ -464,11 +464,13 @@ class Ledger {
 
 }  // namespace
 
-WorldResult RunLedger(uint64_t seed) {
+WorldResult RunLedger(uint64_t seed, LeftOut left_out) {
   WorldResult result;
-  result.outcome = RunWorld(seed, [&result] {
+  result.outcome = RunWorld(seed, [&result, left_out] {
+    const Plan plan = DrawPlan();
+    result.can_leave_out = plan.CanLeaveOut();
     // Not destroyed: fibres that never end look at it until the world does.
-    auto* const ledger = new Ledger(&result);
+    auto* const ledger = new Ledger(plan.Without(left_out), &result);
     ledger->Run();
   });
   if (result.broken.empty()) {

@@ -18,7 +18,7 @@
 
 namespace weir::sim {
 
-WorldResult RunLedger(uint64_t seed);
+WorldResult RunLedger(uint64_t seed, LeftOut left_out = 0);
 
 }  // namespace weir::sim
 

@@ -138,6 +138,7 @@ class SimStream : public DataStream<Request, Header> {
       return Named(*end_->ended, address_);
     }
     ++end_->on_the_way;
+    Watch(header);
     network_->ToServer(connection_, [network = network_, flow = flow_,
                                      connection = connection_, end = end_,
                                      header, copy] {
@@ -181,6 +182,12 @@ class SimStream : public DataStream<Request, Header> {
   }
 
  private:
+  void Watch(const GradientChunk& chunk) const {
+    if (chunk.has_push() && network_->watch().on_push) {
+      network_->watch().on_push(connection_->client, chunk.push().sequence());
+    }
+  }
+  void Watch(const PullRowsChunk&) const {}
   static absl::Status Take(AnswerFlow* flow, const GradientChunk& chunk,
                            const Payload& payload) {
     return flow->Take(chunk, payload);
@@ -267,6 +274,9 @@ class SimLink : public ControlLink, public DataLink {
   }
   absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request,
                                        Timeout timeout) override {
+    if (network_->watch().on_restore) {
+      network_->watch().on_restore(process_, request.checkpoint());
+    }
     return Call<DeclareReply>(
         timeout, [request](Store* store) { return store->Restore(request); });
   }

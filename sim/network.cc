@@ -44,12 +44,19 @@ void Network::Join() { inboxes_[Process()] = std::make_shared<Inbox>(); }
 void Network::Serve(const std::string& address, Store* store,
                     std::function<void(const absl::Status&)> on_shutdown,
                     Leaving* leaving) {
-  servers_[address] = {Process(), store, leaving, std::move(on_shutdown),
-                       nullptr};
+  Serve(address, {Process(), store, leaving, std::move(on_shutdown), nullptr});
 }
 
 void Network::Serve(const std::string& address, ChiefRunner* chief) {
-  servers_[address] = {Process(), nullptr, nullptr, nullptr, chief};
+  Serve(address, {Process(), nullptr, nullptr, nullptr, chief});
+}
+
+void Network::Serve(const std::string& address, Server server) {
+  // The name is that of the process that was started last.
+  const Server* const there = Find(address);
+  if (there == nullptr || there->process <= server.process) {
+    servers_[address] = std::move(server);
+  }
 }
 
 void Network::StopServing(const std::string& address) {

@@ -82,8 +82,23 @@ struct Connection {
   std::function<void()> at_server;
 };
 
+// Who hears of what tasks ask of each other, on their fibres.
+struct NetworkWatch {
+  // A process has asked a ps to restore this checkpoint.
+  std::function<void(int process, const std::string& checkpoint)> on_restore;
+  // A worker's process tells its chief.
+  std::function<void(int process, const Progress& progress)> on_progress;
+  // It reads what its chief tells it.
+  std::function<void(int process, const Command& command)> on_command;
+  // It sends a part of a push.
+  std::function<void(int process, uint64_t sequence)> on_push;
+};
+
 class Network {
  public:
+  // Before the first task starts.
+  void SetWatch(NetworkWatch watch) { watch_ = std::move(watch); }
+  const NetworkWatch& watch() const { return watch_; }
   void SetFaults(const Faults& faults) { faults_ = faults; }
 
   // A fibre of a process calls these for it.
@@ -133,6 +148,7 @@ class Network {
   void Later(std::function<void()> work);
 
  private:
+  void Serve(const std::string& address, Server server);
   void Send(const std::shared_ptr<Connection>& connection, bool there,
             std::function<void()> work);
   std::chrono::nanoseconds Delay() const;
@@ -143,6 +159,7 @@ class Network {
   void ResetAllOf(int process, bool as_server_only, const char* why);
 
   Faults faults_;
+  NetworkWatch watch_;
   std::map<int, std::shared_ptr<Inbox>> inboxes_;
   std::map<std::string, Server> servers_;
   std::vector<std::weak_ptr<Connection>> connections_;

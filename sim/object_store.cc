@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/status.h"
 #include "common/threads/scheduler.h"
 
 namespace weir::sim {
@@ -86,6 +87,16 @@ absl::Status SimObjectStore::Call(const std::string& name, Effect effect) {
   return status;
 }
 
+absl::Status SimObjectStore::BeginChange(const std::string& name) {
+  if (faults_.full) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name, ": the store is full"));
+  }
+  ++writes_;
+  ++changes_;
+  return absl::OkStatus();
+}
+
 bool SimObjectStore::HasBelow(const std::string& directory) const {
   const std::string prefix = Below(directory);
   const auto first = objects_.lower_bound(prefix);
@@ -138,8 +149,8 @@ absl::StatusOr<FileInfo> SimObjectStore::Stat(const std::string& name) {
 
 absl::Status SimObjectStore::WriteAtomically(const std::string& name,
                                              absl::string_view contents) {
-  return Call(name, [&] {
-    ++writes_;
+  return Call(name, [&]() -> absl::Status {
+    WEIR_RETURN_IF_ERROR(BeginChange(name));
     objects_[name] = std::make_shared<const std::string>(contents);
     return absl::OkStatus();
   });
@@ -147,10 +158,10 @@ absl::Status SimObjectStore::WriteAtomically(const std::string& name,
 
 absl::Status SimObjectStore::WriteNew(const std::string& name,
                                       absl::string_view contents) {
-  return Call(name, [&] {
+  return Call(name, [&]() -> absl::Status {
+    WEIR_RETURN_IF_ERROR(BeginChange(name));
     const auto [there, made] =
         objects_.emplace(name, std::make_shared<const std::string>(contents));
-    ++writes_;
     return made || *there->second == contents
                ? absl::OkStatus()
                : absl::AlreadyExistsError(
@@ -212,6 +223,7 @@ absl::Status SimObjectStore::SyncDirectory(const std::string& /*path*/) {
 
 absl::Status SimObjectStore::Remove(const std::string& name) {
   return Call(name, [&] {
+    ++changes_;
     objects_.erase(name);
     objects_.erase(Below(name) + kDirectoryMark);
     return absl::OkStatus();

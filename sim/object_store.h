@@ -27,6 +27,7 @@ struct StoreFaults {
   std::chrono::nanoseconds delay_max{5'000'000};
   // One call in so many ends with UNAVAILABLE; 0: none does.
   uint64_t unavailable_one_in = 0;
+  bool full = false;  // what writes ends with RESOURCE_EXHAUSTED
 };
 
 class SimObjectStore : public ObjectStore {
@@ -37,6 +38,8 @@ class SimObjectStore : public ObjectStore {
   void SetAtOnce(bool at_once) { at_once_ = at_once; }
   uint64_t unavailable() const { return unavailable_; }
   uint64_t writes() const { return writes_; }
+  // Another number whenever an object was written or removed.
+  uint64_t changes() const { return changes_; }
 
   absl::StatusOr<std::unique_ptr<FileReader>> Open(
       const std::string& name) override;
@@ -64,6 +67,8 @@ class SimObjectStore : public ObjectStore {
   // Spends the time of a call, with `effect` in the middle of it.
   template <typename Effect>
   absl::Status Call(const std::string& name, Effect effect);
+  // Of a call that writes `name`: an error if the store is full.
+  absl::Status BeginChange(const std::string& name);
   // Whether a name begins with this one and a slash.
   bool HasBelow(const std::string& directory) const;
 
@@ -72,6 +77,7 @@ class SimObjectStore : public ObjectStore {
   bool at_once_ = false;
   uint64_t unavailable_ = 0;
   uint64_t writes_ = 0;  // that were carried out
+  uint64_t changes_ = 0;
 };
 
 }  // namespace weir::sim

@@ -31,6 +31,25 @@ Plan DrawPlan() {
   return plan;
 }
 
+Plan Plan::Without(LeftOut left_out) const {
+  Plan plan = *this;
+  if ((left_out & kLeaveKills) != 0) {
+    plan.kills = 0;
+  }
+  if ((left_out & kLeaveParts) != 0) {
+    plan.parts = 0;
+  }
+  if ((left_out & kLeaveResets) != 0) {
+    plan.faults.reset_one_in = 0;
+  }
+  return plan;
+}
+
+LeftOut Plan::CanLeaveOut() const {
+  return (kills > 0 ? kLeaveKills : 0) | (parts > 0 ? kLeaveParts : 0) |
+         (faults.reset_one_in > 0 ? kLeaveResets : 0);
+}
+
 std::string UpdateOf(Mode mode, uint64_t in_step) {
   switch (mode) {
     case Mode::kAsync:

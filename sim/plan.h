@@ -10,6 +10,7 @@
 
 #include "common/threads/scheduler.h"
 #include "sim/network.h"
+#include "sim/world.h"
 
 namespace weir::sim {
 
@@ -39,6 +40,9 @@ struct Plan {
 
   std::string Update() const { return UpdateOf(mode, in_step); }
   std::string Words() const;
+  // The same job without some of its faults.
+  Plan Without(LeftOut left_out) const;
+  LeftOut CanLeaveOut() const;
 };
 
 // Asks the world for random numbers.

@@ -3,15 +3,20 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/exit_code.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "common/threads/scheduler.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/job/job_spec_defaults.h"
+#include "proto/job/job_spec_text.h"
 #include "server/chief/chief_runner.h"
 #include "server/ps/service/leaving.h"
 #include "server/ps/service/ps_end.h"
@@ -29,6 +34,39 @@ constexpr auto kPsGrace = std::chrono::seconds(25);
 constexpr auto kChiefGrace = milliseconds(500);
 
 }  // namespace
+
+void Task::StartWeirTask() {
+  Supervisor::Options options;
+  options.alone = true;
+  options.healthy_after = std::chrono::seconds(60);
+  LocalTask local;
+  local.role = role;
+  local.index = index;
+  supervisor = std::make_unique<Supervisor>(
+      options, std::vector<LocalTask>{std::move(local)});
+  ended.reset();
+}
+
+bool Task::ended_for_good() const {
+  // As a pod of Kubernetes: started again after a code of 128 and more, and
+  // after 5, which the files of `weir render` have it ignore.
+  return ended.has_value() && !IsTransientExit(*ended) &&
+         *ended != kExitReplaced;
+}
+
+JobPlace MakePlace(const std::string& spec_text, const std::string& data_dir) {
+  JobPlace place;
+  absl::StatusOr<JobSpec> spec = ParseJobSpec(spec_text, "sim");
+  if (!spec.ok()) {
+    std::fprintf(stderr, "%s\n", spec.status().ToString().c_str());
+    std::abort();
+  }
+  place.spec = *std::move(spec);
+  ResolveDefaults(&place.spec);
+  place.spec_text = CanonicalJobSpecText(place.spec);
+  place.data_dir = data_dir;
+  return place;
+}
 
 absl::Status RunPs(const JobPlace& place, int index, ProcessRun* run) {
   Store::Options options;
@@ -85,22 +123,22 @@ absl::Status RunChief(const JobPlace& place, ProcessRun* run) {
 }
 
 absl::Status RunWorker(const JobPlace& place, int index, ProcessRun* run) {
-  const auto transport = place.network->NewTransport();
+  auto* const transport = place.network->NewTransport().release();
   WorkerTask::Options options;
   options.spec = place.spec;
   options.index = index;
   options.process = Random();
   options.host = absl::StrCat("host", index);
+  options.data_dir = place.data_dir;
   options.chief = place.network->NewChiefLink(kChief);
-  options.transport = transport.get();
+  options.transport = transport;
   options.job_is_done = [place] {
     return JobIsDone(place.objects, kRunPlace, place.spec_text);
   };
-  WEIR_ASSIGN_OR_RETURN(const auto worker,
-                        WorkerTask::Create(std::move(options)));
-  run->on_term = [worker = worker.get()] {
-    worker->RequestStop("ended by signal 15");
-  };
+  WEIR_ASSIGN_OR_RETURN(auto made, WorkerTask::Create(std::move(options)));
+  // Never deleted: a fibre may just be telling it of a signal.
+  WorkerTask* const worker = made.release();
+  run->on_term = [worker] { worker->RequestStop("ended by signal 15"); };
   const absl::Status status = worker->Run();
   run->on_term = nullptr;
   return status;

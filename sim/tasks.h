@@ -6,12 +6,15 @@
 #ifndef SIM_TASKS_H_
 #define SIM_TASKS_H_
 
+#include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "deploy/launcher/supervisor.h"
 #include "proto/job_spec.pb.h"
 #include "sim/network.h"
 #include "sim/object_store.h"
@@ -27,10 +30,14 @@ struct JobPlace {
   std::string spec_text;
   std::vector<std::string> ps_addresses;
   int worker_count = 0;
+  std::string data_dir;
   Network* network = nullptr;
   SimObjectStore* objects = nullptr;
   WorldCounts* counts = nullptr;
 };
+
+// With what the job's text says, which is right; the rest is for the caller.
+JobPlace MakePlace(const std::string& spec_text, const std::string& data_dir);
 
 // One process of a task.
 struct ProcessRun {
@@ -38,6 +45,32 @@ struct ProcessRun {
   std::optional<int> exit_code;   // its main function has returned
   std::string words;              // why
   std::function<void()> on_term;  // for a fibre of the process
+};
+
+// One task of the job and its `weir task`, which starts it again.
+struct Task {
+  // With a new `weir task`, which has not started it yet.
+  void StartWeirTask();
+  bool runs() const { return run != nullptr && !run->exit_code.has_value(); }
+  // With a code after which nobody starts it again.
+  bool ended_for_good() const;
+
+  std::string role;
+  int index = 0;
+  std::string name;
+  std::unique_ptr<Supervisor> supervisor;
+  std::shared_ptr<ProcessRun> run;       // null: none runs
+  std::optional<int> ended;              // with which code `weir task` ended
+  std::chrono::nanoseconds again_at{0};  // when it is started once more
+  // Its process was killed, and `weir task` hears of it then.
+  std::optional<std::chrono::nanoseconds> back_at;
+};
+
+// A process that is there still, though another one has its task's place.
+struct Stray {
+  Task* task = nullptr;
+  std::shared_ptr<ProcessRun> run;
+  std::chrono::nanoseconds end{0};  // then it is killed
 };
 
 // They return when and why the process ends.

@@ -22,12 +22,14 @@ struct WorldCounts {
   uint64_t pauses = 0;   // SIGSTOP
   uint64_t seconds = 0;  // processes beside the one that has the place
   uint64_t wall_steps = 0;
-  uint64_t unavailable =
-      0;  // calls of the store that did not say what they did
+  uint64_t slow = 0;   // hosts with too much to do
+  uint64_t store = 0;  // it was full, or slow, for a while
+  // Calls of the store that did not say what they did.
+  uint64_t unavailable = 0;
 
   uint64_t faults() const {
     return resets + kills + stops + parts + pauses + seconds + wall_steps +
-           unavailable;
+           slow + store + unavailable;
   }
   WorldCounts& operator+=(const WorldCounts& other) {
     contributions += other.contributions;
@@ -42,14 +44,25 @@ struct WorldCounts {
     pauses += other.pauses;
     seconds += other.seconds;
     wall_steps += other.wall_steps;
+    slow += other.slow;
+    store += other.store;
     unavailable += other.unavailable;
     return *this;
   }
 };
 
+// What can be left out of a world, to see whether it still fails: a set of
+// bits. Of a job, bits 0 to 29 are its faults in their order.
+using LeftOut = uint32_t;
+inline constexpr LeftOut kLeaveKills = 1;  // of a ledger
+inline constexpr LeftOut kLeaveParts = 2;  // of a ledger
+inline constexpr LeftOut kLeaveResets = LeftOut{1} << 30;
+inline constexpr LeftOut kLeaveStoreFaults = LeftOut{1} << 31;  // of a job
+
 struct WorldResult {
-  std::string broken;  // what does not hold; empty: all holds
-  std::string job;     // what the seed drew, in words
+  std::string broken;         // what does not hold; empty: all holds
+  std::string job;            // what the seed drew, in words
+  LeftOut can_leave_out = 0;  // what there is
   Outcome outcome;
   WorldCounts counts;
 };

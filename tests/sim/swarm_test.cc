@@ -36,12 +36,43 @@ std::string Hash(const Ran& ran) {
   return at == std::string::npos ? "no hash" : ran.output.substr(at);
 }
 
+// Always the same worlds, whatever the machine's speed; `./weir sim` looks at
+// others.
 TEST(SwarmTest, EveryWorldAddsUp) {
-  std::random_device random;
-  const Ran ran = RunSim(std::string(kSim) + " --minutes 0.3 --first " +
-                         std::to_string(random() | 1u));
+  const Ran ran =
+      RunSim(std::string(kSim) + " --first 1000 --worlds 600 --minutes 10");
   EXPECT_EQ(ran.exit_code, 0) << ran.output;
   std::printf("%s", ran.output.c_str());
+}
+
+TEST(SwarmTest, AWorldThatFailsIsMadeSmallerAndCanBeReplayed) {
+  const std::string plant = "WEIR_PLANT=order.counts_again ";
+  const Ran ran = RunSim(plant + kSim + " --first 1 --minutes 1");
+  ASSERT_EQ(ran.exit_code, 1) << ran.output;
+  const std::string words = "./weir sim --replay ";
+  const size_t at = ran.output.find(words);
+  ASSERT_NE(at, std::string::npos) << ran.output;
+  const std::string world = ran.output.substr(
+      at + words.size(), ran.output.find('\n', at) - at - words.size());
+  const size_t broken = ran.output.rfind("BROKEN: ");
+  const std::string what =
+      ran.output.substr(broken, ran.output.find('\n', broken) - broken);
+  const Ran again = RunSim(plant + kSim + " --replay " + world);
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_NE(again.output.find(what), std::string::npos)
+      << what << " is not in " << again.output.substr(0, 2000);
+  EXPECT_EQ(RunSim(kSim + (" --replay " + world)).exit_code, 0);
+  EXPECT_EQ(RunSim(std::string(kSim) + " --replay nothing").exit_code, 2);
+}
+
+TEST(SwarmTest, GoesOnFromTheLastSeed) {
+  const std::string file = testing::TempDir() + "/next_seed";
+  const std::string words = std::string(kSim) + " --worlds 20 --go_on " + file;
+  std::remove(file.c_str());
+  EXPECT_NE(RunSim(words).output.find("the last of seed 20"),
+            std::string::npos);
+  EXPECT_NE(RunSim(words).output.find("the last of seed 40"),
+            std::string::npos);
 }
 
 // Nothing of a world depends on addresses, which differ from process to
@@ -72,9 +103,11 @@ TEST_P(PlantedTest, IsFound) {
 
 INSTANTIATE_TEST_SUITE_P(
     Plants, PlantedTest,
-    testing::Values("client.silent_receipt", "end.forgets_lost_ps",
+    testing::Values("checkpoint.drops_bases", "client.silent_receipt",
                     "exchange.sends_once", "flow.writes_once",
-                    "order.counts_again", "order.early_unmarked"));
+                    "order.counts_again", "order.early_unmarked",
+                    "resume.sorts_by_text", "rows.applies_again",
+                    "rows.increments_chain"));
 
 }  // namespace
 }  // namespace weir::sim

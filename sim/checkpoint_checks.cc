@@ -1,0 +1,128 @@
+#include "sim/checkpoint_checks.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
+#include "proto/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint/table_file.h"
+
+namespace weir::sim {
+namespace {
+
+// Calls take no time while it lives, so no other fibre runs.
+class FromOutside {
+ public:
+  explicit FromOutside(SimObjectStore* objects) : objects_(objects) {
+    objects_->SetAtOnce(true);
+  }
+  ~FromOutside() { objects_->SetAtOnce(false); }
+
+ private:
+  SimObjectStore* const objects_;
+};
+
+absl::Status CheckAllThere(const Manifest& manifest, uint64_t last_step) {
+  if (manifest.applied_range_size() == 2 && manifest.applied_range(0) == 0 &&
+      manifest.applied_range(1) == manifest.contribution_count() &&
+      manifest.step() == last_step) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      absl::StrCat("contributions are missing at step ", manifest.step(), ": ",
+                   absl::StrJoin(manifest.applied_range(), ", "), " of ",
+                   manifest.contribution_count()));
+}
+
+}  // namespace
+
+absl::Status CheckpointChecks::Look() {
+  if (changes_ == objects_->changes()) {
+    return absl::OkStatus();
+  }
+  changes_ = objects_->changes();
+  const FromOutside outside(objects_);
+  done_ = JobIsDone(objects_, place_, spec_text_);
+  return CheckNewest();
+}
+
+absl::Status CheckpointChecks::CheckNewest() {  // I1
+  const auto list = ListCheckpoints(objects_, JoinPath(place_, "checkpoints"));
+  if (!list.ok() || (list->empty() && newest_ > 0)) {
+    return absl::DataLossError(
+        absl::StrCat("there were checkpoints up to step ", newest_, ": ",
+                     list.status().ToString()));
+  }
+  if (list->empty()) {
+    return absl::OkStatus();
+  }
+  const uint64_t step = list->back().step;
+  if (step < newest_) {
+    return absl::DataLossError(absl::StrCat("the newest checkpoint is of step ",
+                                            step, " and was of ", newest_));
+  }
+  seen_ += step > newest_ ? 1 : 0;
+  newest_ = step;
+  return Annotate(CheckWhole(list->back().path),
+                  "the newest checkpoint");  // I2
+}
+
+absl::Status CheckpointChecks::CheckWhole(const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(const auto reader,
+                        CheckpointReader::Open(objects_, path));
+  WEIR_RETURN_IF_ERROR(reader->Verify());
+  contributions_ = 0;
+  const Manifest& manifest = reader->manifest();
+  for (int i = 0; i + 1 < manifest.applied_range_size(); i += 2) {
+    contributions_ += manifest.applied_range(i + 1) - manifest.applied_range(i);
+  }
+  return VerifyTables(objects_, path, manifest);
+}
+
+bool CheckpointChecks::Done() {
+  // Look would say of the rest what is broken; here only DONE counts.
+  if (changes_ != objects_->changes()) {
+    const FromOutside outside(objects_);
+    return JobIsDone(objects_, place_, spec_text_);
+  }
+  return done_;
+}
+
+absl::StatusOr<std::vector<float>> CheckpointChecks::ReadLast(
+    uint64_t last_step) {
+  const FromOutside outside(objects_);
+  WEIR_ASSIGN_OR_RETURN(
+      const std::string directory,
+      ResolveCheckpoint(objects_,
+                        absl::StrCat(place_, "/checkpoints/ckpt-", last_step)));
+  WEIR_ASSIGN_OR_RETURN(const auto reader,
+                        CheckpointReader::Open(objects_, directory));
+  WEIR_RETURN_IF_ERROR(reader->Verify());
+  WEIR_RETURN_IF_ERROR(CheckAllThere(reader->manifest(), last_step));
+  std::vector<float> values(
+      static_cast<size_t>(reader->layout().flat_elements()));
+  WEIR_RETURN_IF_ERROR(reader->ReadFlat(
+      kValuesArray, 0, static_cast<int64_t>(values.size()), values.data()));
+  std::map<std::pair<std::string, uint64_t>, std::vector<float>> rows;
+  const auto take = [&rows](const TableFileEntry& table,
+                            const RowRecords& some) {
+    const auto floats = static_cast<size_t>(table.row_floats);
+    for (size_t i = 0; i < some.ids.size(); ++i) {
+      rows[{table.name, some.ids[i]}].assign(
+          some.floats.begin() + static_cast<int64_t>(i * floats),
+          some.floats.begin() + static_cast<int64_t>((i + 1) * floats));
+    }
+    return absl::OkStatus();
+  };
+  WEIR_RETURN_IF_ERROR(
+      ReadTables(objects_, directory, reader->manifest(), take));
+  for (const auto& [name, row] : rows) {
+    values.insert(values.end(), row.begin(), row.end());
+  }
+  return values;
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,60 @@
+// What has to hold of a simulated job's checkpoints, seen from outside.
+//
+// Invariants
+//   I1. The newest committed checkpoint is never older than it was.
+//   I2. It is whole at every moment, with all that it extends.
+// Threads: for fibres. No other fibre runs while it looks.
+// Errors: the words of what does not hold; every code means the same.
+#ifndef SIM_CHECKPOINT_CHECKS_H_
+#define SIM_CHECKPOINT_CHECKS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/ps.pb.h"
+#include "sim/object_store.h"
+
+namespace weir::sim {
+
+class CheckpointChecks {
+ public:
+  // Of the job in `place` with this canonical JobSpec.
+  CheckpointChecks(SimObjectStore* objects, std::string place,
+                   std::string spec_text)
+      : objects_(objects),
+        place_(std::move(place)),
+        spec_text_(std::move(spec_text)) {}
+
+  // I1, I2. It costs little where nothing has changed.
+  absl::Status Look();
+  // Whether DONE is there.
+  bool Done();
+  // What the last checkpoint of the job holds: values, then the rows of each
+  // table by id. It holds each contribution up to `last_step`, or is an error.
+  absl::StatusOr<std::vector<float>> ReadLast(uint64_t last_step);
+
+  uint64_t newest() const { return newest_; }                // its step
+  uint64_t contributions() const { return contributions_; }  // of the newest
+  uint64_t seen() const { return seen_; }
+
+ private:
+  absl::Status CheckNewest();
+  absl::Status CheckWhole(const std::string& path);
+
+  SimObjectStore* const objects_;
+  const std::string place_;
+  const std::string spec_text_;
+  uint64_t newest_ = 0;
+  uint64_t contributions_ = 0;
+  uint64_t seen_ = 0;
+  uint64_t changes_ = ~uint64_t{0};  // of the store, when it was looked at
+  bool done_ = false;
+};
+
+}  // namespace weir::sim
+
+#endif  // SIM_CHECKPOINT_CHECKS_H_

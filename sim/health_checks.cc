@@ -1,0 +1,195 @@
+#include "sim/health_checks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/exit_code.h"
+#include "common/threads/scheduler.h"
+
+namespace weir::sim {
+namespace {
+
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+// So long after trouble it may still end a task: the waits of a worker and a
+// chief for each other are shorter, and a start makes fewer calls of the store.
+constexpr auto kEffectMax = seconds(75);
+constexpr int kCallsOfStart = 60;
+// In quiet a worker that has work pushes something in so long. A checkpoint
+// keeps it waiting for some calls of the store.
+constexpr auto kIdleMax = seconds(30);
+constexpr int kCallsOfHold = 20;
+// If calls of the store are quick it is held for at most so much of a window,
+// and not counted what each hold takes with the slowest messages.
+constexpr auto kRateWindow = seconds(60);
+constexpr auto kHeldMax = seconds(15);
+constexpr auto kHold = seconds(5);
+constexpr auto kQuick = seconds(1);
+// No stop is looked at that begins so soon after trouble.
+constexpr auto kBeforeStop = seconds(20);
+
+}  // namespace
+
+void HealthChecks::Trouble(nanoseconds until, Whom whom) {
+  trouble_until_ = std::max(trouble_until_, until);
+  if (whom == Whom::kWorker) {
+    worker_trouble_until_ = std::max(worker_trouble_until_, until);
+    return;
+  }
+  to_save_.reset();
+  if (whom == Whom::kAll) {
+    hard_trouble_until_ = std::max(hard_trouble_until_, until);
+  }
+}
+
+void HealthChecks::OnStart(int process, const std::string& task, bool done) {
+  for (const auto& [other, known] : processes_) {
+    if (known.task == task) {
+      ++may_be_replaced_[task];
+    }
+  }
+  processes_[process] = {task, Now(), done};
+}
+
+HealthChecks::Process HealthChecks::Forget(int process) {
+  workers_.erase(process);
+  return processes_.extract(process).mapped();
+}
+
+void HealthChecks::OnProgress(int process, const Progress& progress) {
+  const auto [found, fresh] = workers_.try_emplace(process);
+  Worker& worker = found->second;
+  worker.done = progress.next_sequence();
+  if (fresh || worker.slot != progress.slot()) {
+    worker.slot = progress.slot();
+    worker.may_be_finished = false;
+    Look(&worker);
+  }
+  worker.out_of_work = progress.out_of_work();
+  of_slot_[worker.slot] = worker.done;
+}
+
+void HealthChecks::OnPush(int process, uint64_t sequence) {
+  const auto found = workers_.find(process);
+  if (found != workers_.end()) {
+    found->second.pushed = Now();
+    found->second.may_be_finished =
+        (sequence + 2) * static_cast<uint64_t>(plan_.workers) > plan_.steps;
+  }
+}
+
+void HealthChecks::OnCommand(int process, const Command& command) {
+  const auto found = workers_.find(process);
+  if (found == workers_.end()) {
+    return;
+  }
+  Worker& worker = found->second;
+  if (command.hold() && !worker.held_since.has_value()) {
+    worker.held_since = Now();
+  } else if (command.release() && worker.held_since.has_value()) {
+    worker.held += std::max(nanoseconds(0), Now() - *worker.held_since - kHold);
+    worker.held_since.reset();
+  }
+}
+
+// From now on it is looked at.
+void HealthChecks::Look(Worker* worker) {
+  worker->since = Now();
+  worker->held = nanoseconds(0);
+  if (worker->held_since.has_value()) {
+    worker->held_since = Now();
+  }
+}
+
+absl::Status HealthChecks::OnEnd(int process, int code) {
+  const auto [task, started, started_when_done] = Forget(process);
+  if (code == kExitOk) {
+    return absl::OkStatus();
+  }
+  if (code == kExitReplaced && --may_be_replaced_[task] < 0 &&
+      absl::StartsWith(task, "worker")) {  // I2
+    return absl::InternalError(
+        absl::StrCat(task, " was replaced, and no process has its place"));
+  }
+  const nanoseconds calm = Now() - trouble_until_;
+  if (code != kExitReplaced &&
+      calm > kEffectMax + kCallsOfStart * plan_.store.delay_max) {  // I1
+    return absl::InternalError(
+        absl::StrCat(task, " ended with ", code, " after ",
+                     std::min(calm, Now()) / seconds(1), " s without trouble"));
+  }
+  if (code != kExitReplaced && started_when_done &&
+      trouble_until_ < started) {  // I3
+    return absl::InternalError(absl::StrCat(
+        task, " started when the job was done, and ended with ", code));
+  }
+  Trouble(Now(), Whom::kAll);  // it may end others
+  return absl::OkStatus();
+}
+
+absl::Status HealthChecks::CheckRate(bool store_is_slow) {
+  const bool alone = plan_.mode == Mode::kAsync;
+  const nanoseconds trouble = alone ? hard_trouble_until_ : trouble_until_;
+  for (auto& [process, worker] : workers_) {
+    if (worker.since <= trouble || store_is_slow || worker.out_of_work) {
+      Look(&worker);
+    }
+    const absl::Status status = CheckWorker(&worker);
+    if (!status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HealthChecks::CheckWorker(Worker* worker) {
+  const std::string name = absl::StrCat("the worker of slot ", worker->slot);
+  const nanoseconds idle =
+      Now() - std::max({worker->pushed, worker->since, worker_trouble_until_});
+  if (idle > kIdleMax + kCallsOfHold * plan_.store.delay_max &&
+      !worker->may_be_finished) {  // I4
+    return absl::InternalError(absl::StrCat(name, " has pushed nothing for ",
+                                            idle / seconds(1), " s"));
+  }
+  if (Now() - worker->since < kRateWindow) {
+    return absl::OkStatus();
+  }
+  if (plan_.mode == Mode::kAsync && plan_.store.delay_max < kQuick &&
+      worker->held > kHeldMax) {  // I4
+    return absl::InternalError(absl::StrCat(name, " was held for ",
+                                            worker->held / seconds(1), " of ",
+                                            kRateWindow / seconds(1), " s"));
+  }
+  Look(worker);
+  return absl::OkStatus();
+}
+
+void HealthChecks::OnStop() {
+  const bool quiet = Now() - hard_trouble_until_ >= kBeforeStop;
+  Trouble(Now(), Whom::kAll);  // it ends them all
+  if (!quiet) {
+    return;
+  }
+  uint64_t receipts = 0;
+  for (const auto& [slot, done] : of_slot_) {
+    receipts += done;
+  }
+  // A sync step without its last contribution is not saved.
+  to_save_ = plan_.mode == Mode::kSync ? receipts - receipts % plan_.in_step
+                                       : receipts;
+}
+
+absl::Status HealthChecks::OnStopped(uint64_t saved) {
+  const std::optional<uint64_t> to_save = std::exchange(to_save_, std::nullopt);
+  if (to_save.has_value() && saved < *to_save) {  // I5
+    return absl::InternalError(absl::StrCat("a stop has saved ", saved,
+                                            " contributions of ", *to_save,
+                                            " that had receipts"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,113 @@
+// Whether the tasks of a simulated job end, and get on, as what happens to them
+// allows.
+//
+// Terms
+//   trouble   a fault that may cost a task its life: of a process, a host or
+//             the store. Messages that are late or break their connections,
+//             steps of the wall clock and a store that is slow are none: a job
+//             has to bear them.
+//   quiet     no trouble, and no task that ended by one, for a while.
+//
+// Invariants
+//   I1. Only trouble ends a task with a code for another try.
+//   I2. A worker's process ends with "replaced" only where another one of its
+//       task was started beside it; of two, one stays. Of two chiefs that start
+//       at one time each may find some of the shards with the other.
+//   I3. Whoever starts when the job is done ends well, or by trouble.
+//   I4. In quiet a worker that has work does some of it. In async it does so
+//       too while the chief is away, or another worker is slow or lost, and is
+//       not held for most of the time.
+//   I5. A chief that is told to end, in quiet, leaves a checkpoint with all
+//       that workers had receipts for.
+// Threads: for fibres.
+// Errors: the words of what does not hold.
+#ifndef SIM_HEALTH_CHECKS_H_
+#define SIM_HEALTH_CHECKS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/chief.pb.h"
+#include "sim/job_plan.h"
+
+namespace weir::sim {
+
+class HealthChecks {
+ public:
+  explicit HealthChecks(const JobPlan& plan) : plan_(plan) {}
+
+  // Whom trouble touches.
+  enum class Whom {
+    kAll,
+    kWorker,  // one, which is lost or slow
+    kChief,   // it is away
+  };
+  // There is trouble from now until then.
+  void Trouble(std::chrono::nanoseconds until, Whom whom);
+
+  void OnStart(int process, const std::string& task, bool done);
+  void OnProgress(int process, const Progress& progress);
+  // A worker pushes a block of this contribution of its slot.
+  void OnPush(int process, uint64_t sequence);
+  // It reads a command of its chief.
+  void OnCommand(int process, const Command& command);
+  // I1, I2, I3. `code` of a process that has ended by itself.
+  absl::Status OnEnd(int process, int code);
+  void OnKilled(int process) { Forget(process); }
+  // There was never any trouble, and all workers are at work or were.
+  bool AllWorkInPeace() const {
+    return trouble_until_ < std::chrono::nanoseconds(0) &&
+           of_slot_.size() == static_cast<size_t>(plan_.workers);
+  }
+  // I4. To be called often. `store_is_slow`: workers may have to wait for a
+  // checkpoint that is begun.
+  absl::Status CheckRate(bool store_is_slow);
+
+  // I5: the chief is told to end now.
+  void OnStop();
+  // It has ended. `saved`: contributions of the newest checkpoint.
+  absl::Status OnStopped(uint64_t saved);
+
+ private:
+  struct Worker {
+    uint32_t slot = 0;
+    uint64_t done = 0;  // contributions
+    bool out_of_work = false;
+    // Since then it is looked at.
+    std::chrono::nanoseconds since{0};
+    std::chrono::nanoseconds pushed{0};
+    bool may_be_finished = false;  // it has pushed all that it has
+    // Of the time since `since`.
+    std::optional<std::chrono::nanoseconds> held_since;
+    std::chrono::nanoseconds held{0};
+  };
+
+  void Look(Worker* worker);
+  absl::Status CheckWorker(Worker* worker);
+
+  struct Process {
+    std::string task;
+    std::chrono::nanoseconds started{0};
+    bool started_when_done = false;
+  };
+  Process Forget(int process);
+
+  const JobPlan& plan_;
+  // Of any kind, of a worker, of all.
+  std::chrono::nanoseconds trouble_until_{std::chrono::hours(-1)};
+  std::chrono::nanoseconds worker_trouble_until_{std::chrono::hours(-1)};
+  std::chrono::nanoseconds hard_trouble_until_{std::chrono::hours(-1)};
+  std::map<int, Process> processes_;
+  std::map<std::string, int> may_be_replaced_;  // processes of a task
+  std::map<int, Worker> workers_;               // by process
+  std::map<uint32_t, uint64_t> of_slot_;        // contributions with receipts
+  std::optional<uint64_t> to_save_;
+};
+
+}  // namespace weir::sim
+
+#endif  // SIM_HEALTH_CHECKS_H_

@@ -1,0 +1,50 @@
+#include "sim/timed_faults.h"
+
+#include <algorithm>
+
+#include "common/threads/scheduler.h"
+
+namespace weir::sim {
+
+using std::chrono::nanoseconds;
+
+void TimedFaults::PauseUntil(int process, nanoseconds end) {
+  Pause(process);
+  paused_.emplace_back(process, end);
+}
+
+void TimedFaults::SlowUntil(int process, nanoseconds end, nanoseconds wait,
+                            nanoseconds then) {
+  SetSlow(process, wait);
+  slow_.push_back({process, end, then});
+}
+
+void TimedFaults::HangUntil(nanoseconds end, nanoseconds wait) {
+  hang_until_ = end;
+  hang_ = wait;
+}
+
+void TimedFaults::Tick() {
+  std::erase_if(paused_, [](const auto& paused) {
+    const bool over = Now() >= paused.second;
+    if (over) {
+      Continue(paused.first);
+    }
+    return over;
+  });
+  std::erase_if(slow_, [](const Slow& slow) {
+    const bool over = Now() >= slow.end;
+    if (over) {
+      SetSlow(slow.process, slow.then);
+    }
+    return over;
+  });
+  StoreFaults faults = store_;
+  faults.full = Now() < full_until_;
+  if (Now() < hang_until_) {
+    faults.delay_max = std::max(faults.delay_max, hang_);
+  }
+  objects_->SetFaults(faults);
+}
+
+}  // namespace weir::sim

@@ -1,0 +1,58 @@
+// Faults of a simulated job that last for a while.
+//
+// Threads: for fibres.
+#ifndef SIM_TIMED_FAULTS_H_
+#define SIM_TIMED_FAULTS_H_
+
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "sim/object_store.h"
+
+namespace weir::sim {
+
+class TimedFaults {
+ public:
+  // `store` is what the store does in between.
+  TimedFaults(SimObjectStore* objects, const StoreFaults& store)
+      : objects_(objects), store_(store) {
+    objects_->SetFaults(store);
+  }
+
+  void PauseUntil(int process, std::chrono::nanoseconds end);
+  // Each turn of the process takes up to `wait`; afterwards up to `then`.
+  void SlowUntil(int process, std::chrono::nanoseconds end,
+                 std::chrono::nanoseconds wait, std::chrono::nanoseconds then);
+  void FullUntil(std::chrono::nanoseconds end) { full_until_ = end; }
+  // Calls of the store that begin before `end` take up to `wait`.
+  void HangUntil(std::chrono::nanoseconds end, std::chrono::nanoseconds wait);
+  // From now on the store says what became of every call.
+  void Heal() { store_.unavailable_one_in = 0; }
+
+  // Ends those whose time is over. To be called often.
+  void Tick();
+
+  // Calls of the store may be slow until then; or it is full.
+  std::chrono::nanoseconds slow_until() const { return hang_until_ + hang_; }
+  std::chrono::nanoseconds full_until() const { return full_until_; }
+
+ private:
+  struct Slow {
+    int process = 0;
+    std::chrono::nanoseconds end{0};
+    std::chrono::nanoseconds then{0};
+  };
+
+  SimObjectStore* const objects_;
+  StoreFaults store_;
+  std::vector<std::pair<int, std::chrono::nanoseconds>> paused_;  // until when
+  std::vector<Slow> slow_;
+  std::chrono::nanoseconds full_until_{0};
+  std::chrono::nanoseconds hang_until_{0};
+  std::chrono::nanoseconds hang_{0};
+};
+
+}  // namespace weir::sim
+
+#endif  // SIM_TIMED_FAULTS_H_
