@@ -85,8 +85,8 @@ absl::StatusOr<Manifest> ReadBase(ObjectStore* files,
   absl::StatusOr<Manifest> read =
       ReadManifest(files, Sibling(checkpoint_dir, base));
   // A base that is missing is NOT_FOUND for itself, but damage of the
-  // checkpoint that needs it.
-  if (!read.ok()) {
+  // checkpoint that needs it. One that cannot be read now is neither.
+  if (absl::IsNotFound(read.status()) || absl::IsDataLoss(read.status())) {
     return DamagedFile(
         JoinPath(checkpoint_dir, kManifestName),
         absl::StrCat("extends '", base, "', and ", read.status().message()));

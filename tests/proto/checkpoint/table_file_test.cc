@@ -368,6 +368,24 @@ TEST(TableFileTest, ABaseThatIsNotOneIsDamage) {
               HasSubstr("is no base of 'ckpt-3'"));
 }
 
+TEST(TableFileTest, WhatCannotBeReadNowIsNotDamaged) {
+  const std::string root = MakeTempDir();
+  WriteCheckpoint(root, "ckpt-1", {1, 2}, 5);
+  const Manifest manifest = WriteCheckpoint(root, "ckpt-2", {2}, 9, "ckpt-1");
+  FaultyFiles files(Files::Real());
+  const auto verify = [&] {
+    return VerifyTables(&files, JoinPath(root, "ckpt-2"), manifest);
+  };
+  ASSERT_TRUE(verify().ok());
+  const int64_t calls = files.calls();
+  EXPECT_GE(calls, 4);
+  for (int64_t nth = 1; nth <= calls; ++nth) {
+    files.FailCall(nth, absl::UnavailableError("no answer"));
+    EXPECT_EQ(verify().code(), absl::StatusCode::kUnavailable)
+        << "call " << nth << " of " << calls;
+  }
+}
+
 TEST(TableFileTest, ATableWithoutRowsIsReadOnceForItsStep) {
   const std::string root = MakeTempDir();
   const Manifest manifest = WriteCheckpoint(root, "ckpt-1", {});
