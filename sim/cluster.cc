@@ -170,8 +170,7 @@ class Cluster {
                          run.words));
     }
     Check(checkpoints_.Look());
-    const bool done = checkpoints_.newest() >= plan_.last_step();
-    if (code == kExitOk && !done) {
+    if (code == kExitOk && checkpoints_.newest() < plan_.last_step()) {
       Break(absl::StrCat(task.name, " ended with 0 before the job was done"));
     }
     Check(health_.OnEnd(run.process, code));
@@ -227,8 +226,9 @@ class Cluster {
           checkpoints_.newest() + plan_.every_steps < plan_.last_step()) {
         return;
       }
-      // A job that is done writes nothing more.
-      if (fault.at_write && objects_.writes() == writes_ &&
+      // A job that is done does nothing more.
+      if (((fault.at_write && objects_.writes() == writes_) ||
+           health_.Receipts() < fault.after_receipts) &&
           !checkpoints_.Done()) {
         return;
       }
@@ -453,7 +453,7 @@ class Cluster {
     }
     auto values = checkpoints_.ReadLast(plan_.last_step());
     if (!values.ok()) {
-      Break(absl::StrCat("the last checkpoint: ", values.status().ToString()));
+      Check(values.status());
       return {};
     }
     result_->counts.contributions += checkpoints_.contributions();

@@ -29,18 +29,22 @@ constexpr auto kHeldMax = seconds(15);
 constexpr auto kHold = seconds(5);
 constexpr auto kQuick = seconds(1);
 // No stop is looked at that begins so soon after trouble.
-constexpr auto kBeforeStop = seconds(20);
+constexpr auto kBeforeStop = seconds(10);
 
 }  // namespace
 
 void HealthChecks::Trouble(nanoseconds until, Whom whom) {
+  Affect(until, whom);
+  if (whom != Whom::kWorker) {
+    to_save_.reset();
+  }
+}
+
+void HealthChecks::Affect(nanoseconds until, Whom whom) {
   trouble_until_ = std::max(trouble_until_, until);
   if (whom == Whom::kWorker) {
     worker_trouble_until_ = std::max(worker_trouble_until_, until);
-    return;
-  }
-  to_save_.reset();
-  if (whom == Whom::kAll) {
+  } else if (whom == Whom::kAll) {
     hard_trouble_until_ = std::max(hard_trouble_until_, until);
   }
 }
@@ -126,7 +130,7 @@ absl::Status HealthChecks::OnEnd(int process, int code) {
     return absl::InternalError(absl::StrCat(
         task, " started when the job was done, and ended with ", code));
   }
-  Trouble(Now(), Whom::kAll);  // it may end others
+  Affect(Now(), Whom::kAll);  // it may end others
   return absl::OkStatus();
 }
 
@@ -167,16 +171,21 @@ absl::Status HealthChecks::CheckWorker(Worker* worker) {
   return absl::OkStatus();
 }
 
+uint64_t HealthChecks::Receipts() const {
+  uint64_t receipts = 0;
+  for (const auto& [slot, done] : of_slot_) {
+    receipts += done;
+  }
+  return receipts;
+}
+
 void HealthChecks::OnStop() {
   const bool quiet = Now() - hard_trouble_until_ >= kBeforeStop;
   Trouble(Now(), Whom::kAll);  // it ends them all
   if (!quiet) {
     return;
   }
-  uint64_t receipts = 0;
-  for (const auto& [slot, done] : of_slot_) {
-    receipts += done;
-  }
+  const uint64_t receipts = Receipts();
   // A sync step without its last contribution is not saved.
   to_save_ = plan_.mode == Mode::kSync ? receipts - receipts % plan_.in_step
                                        : receipts;

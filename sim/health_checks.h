@@ -67,6 +67,8 @@ class HealthChecks {
   // checkpoint that is begun.
   absl::Status CheckRate(bool store_is_slow);
 
+  // Contributions that workers had receipts for, as they told the chief.
+  uint64_t Receipts() const;
   // I5: the chief is told to end now.
   void OnStop();
   // It has ended. `saved`: contributions of the newest checkpoint.
@@ -86,6 +88,8 @@ class HealthChecks {
     std::chrono::nanoseconds held{0};
   };
 
+  // Trouble that is none of its own, but comes of another one.
+  void Affect(std::chrono::nanoseconds until, Whom whom);
   void Look(Worker* worker);
   absl::Status CheckWorker(Worker* worker);
 

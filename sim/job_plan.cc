@@ -14,12 +14,15 @@ using std::chrono::seconds;
 
 constexpr size_t kTasks = 64;  // more than a job has
 
-Fault DrawFault() {
+Fault DrawFault(const JobPlan& plan) {
   Fault fault;
   fault.kind =
       Pick({Fault::kKill, Fault::kKill, Fault::kKill, Fault::kTerm,
             Fault::kTermAll, Fault::kPart, Fault::kPause, Fault::kSecond,
             Fault::kWall, Fault::kSlow, Fault::kFull, Fault::kHang});
+  if (RandomBelow(2) == 0) {
+    fault.after_receipts = RandomBelow(plan.contributions());
+  }
   fault.at_write = RandomBelow(2) == 0;
   fault.role = RandomBelow(3);
   fault.task = RandomBelow(kTasks);
@@ -58,7 +61,7 @@ std::string FaultWords(const Fault& fault) {
     return absl::StrCat(time / milliseconds(1), " ms");
   };
   return absl::StrCat(
-      ms(fault.after), " after ",
+      "with ", fault.after_receipts, " receipts, ", ms(fault.after), " after ",
       fault.at_write ? "the next write to the store" : "the one before", ": ",
       KindName(fault.kind), ", role ", fault.role, ", task ", fault.task,
       ", other ", fault.other, ", for ", ms(fault.time), ", wait ",
@@ -86,7 +89,7 @@ JobPlan DrawJobPlan() {
   plan.store.unavailable_one_in = Pick<uint64_t>({0, 0, 100, 20});
   const uint64_t faults = Pick<uint64_t>({0, 1, 2, 3, 6});
   for (uint64_t i = 0; i < faults; ++i) {
-    plan.faults.push_back(DrawFault());
+    plan.faults.push_back(DrawFault(plan));
   }
   plan.late = RandomBelow(2) == 0;
   return plan;

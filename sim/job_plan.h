@@ -28,10 +28,11 @@ struct Fault {
     kHang,     // calls of the store take up to `wait`, for `time`
   };
   Kind kind = kKill;
-  size_t role = 0;                    // a ps, the chief, a worker
-  size_t task = 0;                    // modulo the number of tasks of that role
-  size_t other = 0;                   // modulo the number of all tasks
-  bool at_write = false;              // not before the store's next write
+  size_t role = 0;              // a ps, the chief, a worker
+  size_t task = 0;              // modulo the number of tasks of that role
+  size_t other = 0;             // modulo the number of all tasks
+  uint64_t after_receipts = 0;  // not before so many contributions had them
+  bool at_write = false;        // not before the store's next write
   std::chrono::nanoseconds after{0};  // that, or the fault before it
   std::chrono::nanoseconds time{0};
   std::chrono::nanoseconds wall{0};
@@ -62,6 +63,9 @@ struct JobPlan {
   bool OnlyKills() const;
   // As the last checkpoint counts them.
   uint64_t last_step() const { return steps; }
+  uint64_t contributions() const {
+    return mode == Mode::kSync ? steps * in_step : steps;
+  }
   // The same job without some of its faults.
   JobPlan Without(LeftOut left_out) const;
   LeftOut CanLeaveOut() const;
