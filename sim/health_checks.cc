@@ -44,7 +44,9 @@ void HealthChecks::Affect(nanoseconds until, Whom whom) {
   trouble_until_ = std::max(trouble_until_, until);
   if (whom == Whom::kWorker) {
     worker_trouble_until_ = std::max(worker_trouble_until_, until);
-  } else if (whom == Whom::kAll) {
+  } else if (whom == Whom::kChief) {
+    chief_trouble_until_ = std::max(chief_trouble_until_, until);
+  } else {
     hard_trouble_until_ = std::max(hard_trouble_until_, until);
   }
 }
@@ -180,7 +182,10 @@ uint64_t HealthChecks::Receipts() const {
 }
 
 void HealthChecks::OnStop() {
-  const bool quiet = Now() - hard_trouble_until_ >= kBeforeStop;
+  // A chief that only just begins to take over shards saves nothing.
+  const bool quiet =
+      Now() - std::max(hard_trouble_until_, chief_trouble_until_) >=
+      kBeforeStop;
   Trouble(Now(), Whom::kAll);  // it ends them all
   if (!quiet) {
     return;

@@ -101,9 +101,10 @@ class HealthChecks {
   Process Forget(int process);
 
   const JobPlan& plan_;
-  // Of any kind, of a worker, of all.
+  // Of any kind, of a worker, of the chief, of all.
   std::chrono::nanoseconds trouble_until_{std::chrono::hours(-1)};
   std::chrono::nanoseconds worker_trouble_until_{std::chrono::hours(-1)};
+  std::chrono::nanoseconds chief_trouble_until_{std::chrono::hours(-1)};
   std::chrono::nanoseconds hard_trouble_until_{std::chrono::hours(-1)};
   std::map<int, Process> processes_;
   std::map<std::string, int> may_be_replaced_;  // processes of a task
