@@ -234,7 +234,7 @@ int Main(int argc, char** argv) {
                    replay.c_str());
       return 2;
     }
-    setenv("WEIR_SIM_TRACE", "1", 1);
+    setenv("WEIR_SIM_TRACE", "1", 1);  // NOLINT: no other thread
     return swarm.RunOne(seed, left_out);
   }
   if (*one) {
