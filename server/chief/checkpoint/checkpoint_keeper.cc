@@ -100,7 +100,8 @@ bool CheckpointKeeper::WaitsForTornWorker() {
 }
 
 void CheckpointKeeper::Begin() {
-  if (!training() && facts_.checkpoint_step == facts_.step_count) {
+  if (!training() &&
+      (finished_ || facts_.checkpoint_step == facts_.step_count)) {
     finished_ = true;  // it is there already
     return;
   }
