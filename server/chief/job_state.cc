@@ -107,9 +107,8 @@ void JobState::AdvanceCheckpoints() {
   if (facts_.phase == Phase::kLast) {
     end_.LogLast();  // first: DONE comes after the last line of train.jsonl
   }
-  const bool ended =
-      facts_.phase == Phase::kTraining && checkpoints_.finished();
-  if (status.ok() && facts_.phase <= Phase::kLast && !ended) {
+  if (status.ok() && facts_.phase <= Phase::kLast &&
+      !checkpoints_.finished()) {
     status = checkpoints_.Advance();
   }
   if (absl::IsCancelled(status)) {

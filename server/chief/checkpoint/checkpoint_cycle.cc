@@ -75,8 +75,6 @@ void CheckpointCycle::Abandon() {
   // Later than kFreezing the version was there, and the rest takes no worker.
   if (state_ == State::kFreezing) {
     facts_.Do(DiscardCheckpoint{name_});
-  }
-  if (state_ == State::kFreezing || state_ == State::kChecking) {
     End(Result::kAbandoned, absl::OkStatus());
   }
 }

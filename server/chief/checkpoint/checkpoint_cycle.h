@@ -75,8 +75,8 @@ class CheckpointCycle {
   void BeginFreeze(bool hold);
   // Begins one in sync after a hold, at the version that OnMarks gives.
   void BeginAtNewest();
-  // Ends a cycle in kChecking, or one in kFreezing whose version will not come.
-  // The shards drop it when the next one begins.
+  // Ends a cycle in kFreezing whose version will not come. The shards drop it
+  // when the next one begins.
   void Abandon();
 
   // kHolding -> kChecking: every worker holds, or the wait for that is over.

@@ -100,8 +100,7 @@ bool CheckpointKeeper::WaitsForTornWorker() {
 }
 
 void CheckpointKeeper::Begin() {
-  if (!training() &&
-      (finished_ || facts_.checkpoint_step == facts_.step_count)) {
+  if (!training() && facts_.checkpoint_step == facts_.step_count) {
     finished_ = true;  // it is there already
     return;
   }
@@ -190,7 +189,6 @@ void CheckpointKeeper::CheckMarks() {
     facts_.Count();
     if (stopping() && facts_.checkpoint_step == facts_.step) {
       finished_ = true;  // nothing was done since the last one
-      cycle_.Abandon();  // or it would ask for marks again, and again
       return;
     }
     cycle_.OnMarks(torn, std::move(next));
