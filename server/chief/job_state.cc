@@ -107,8 +107,7 @@ void JobState::AdvanceCheckpoints() {
   if (facts_.phase == Phase::kLast) {
     end_.LogLast();  // first: DONE comes after the last line of train.jsonl
   }
-  if (status.ok() && facts_.phase <= Phase::kLast &&
-      !checkpoints_.finished()) {
+  if (status.ok() && facts_.phase <= Phase::kLast && !checkpoints_.finished()) {
     status = checkpoints_.Advance();
   }
   if (absl::IsCancelled(status)) {
