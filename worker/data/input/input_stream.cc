@@ -50,12 +50,15 @@ class PackedFile {
   int64_t size() const { return file_->size(); }
   bool AtEnd() const { return offset_ == file_->size(); }
 
-  // The next bytes, valid until the next call; none at the end.
-  absl::StatusOr<absl::string_view> Next() {
+  // The next bytes, valid until the next call; none at the end. First come the
+  // last `kept` bytes of the call before.
+  absl::StatusOr<absl::string_view> Next(size_t kept = 0) {
     const auto left = static_cast<size_t>(file_->size() - offset_);
-    step_.resize(std::min(kPackedStepBytes, left));
-    WEIR_RETURN_IF_ERROR(file_->ReadAt(offset_, step_.data(), step_.size()));
-    offset_ += static_cast<int64_t>(step_.size());
+    const size_t more = std::min(kPackedStepBytes, left);
+    step_.erase(0, step_.size() - kept);
+    step_.resize(kept + more);
+    WEIR_RETURN_IF_ERROR(file_->ReadAt(offset_, step_.data() + kept, more));
+    offset_ += static_cast<int64_t>(more);
     return step_;
   }
 
@@ -147,6 +150,9 @@ constexpr int kWindowLogUsual = 27;
 constexpr int kWindowLogMax = 31;  // `zstd --long=31`
 constexpr int kWindowLogOverFile = 10;
 
+// The longest header of a frame: RFC 8878, section 3.1.1.1.
+constexpr size_t kFrameHeaderBytesMax = 18;
+
 int WindowLogFor(int64_t file_bytes) {
   const int of_file = std::bit_width(static_cast<uint64_t>(file_bytes));
   return std::clamp(of_file + kWindowLogOverFile, kWindowLogUsual,
@@ -173,10 +179,7 @@ class ZstdStream : public InputStream {
     }
     ZSTD_outBuffer out = {data, bytes, 0};
     while (out.pos < out.size) {
-      if (in_.pos == in_.size && !packed_.AtEnd()) {
-        WEIR_ASSIGN_OR_RETURN(const absl::string_view step, packed_.Next());
-        in_ = {step.data(), step.size(), 0};
-      }
+      WEIR_RETURN_IF_ERROR(Feed());
       // At the end of the file the library is still called, with no input: it
       // may hold bytes that did not fit the caller's memory before.
       const bool starved = in_.pos == in_.size;
@@ -189,6 +192,12 @@ class ZstdStream : public InputStream {
         return packed_.Damaged(ZSTD_getErrorName(code));
       }
       frame_ended_ = code == 0;
+      frame_bytes_ += out.pos - before;
+      if (frame_ended_ && says_bytes_ != ZSTD_CONTENTSIZE_UNKNOWN &&
+          says_bytes_ != frame_bytes_) {
+        return packed_.Damaged("a frame has not the size that it says");
+      }
+      frame_begins_ = frame_ended_;
       if (starved && !frame_ended_ && out.pos == before) {
         return packed_.Truncated();
       }
@@ -196,10 +205,31 @@ class ZstdStream : public InputStream {
     return out.pos;
   }
 
+  // At the beginning of a frame its whole header is there.
+  absl::Status Feed() {
+    const size_t left = in_.size - in_.pos;
+    if (left < kFrameHeaderBytesMax && !packed_.AtEnd()) {
+      WEIR_ASSIGN_OR_RETURN(const absl::string_view step, packed_.Next(left));
+      in_ = {step.data(), step.size(), 0};
+    }
+    if (frame_begins_ && in_.pos < in_.size) {
+      // The library compares it with what there is, but not after an empty last
+      // block.
+      says_bytes_ = ZSTD_getFrameContentSize(
+          static_cast<const char*>(in_.src) + in_.pos, in_.size - in_.pos);
+      frame_begins_ = false;
+      frame_bytes_ = 0;
+    }
+    return absl::OkStatus();
+  }
+
   PackedFile packed_;
   ZSTD_DStream* const stream_;  // owned
   ZSTD_inBuffer in_ = {nullptr, 0, 0};
+  bool frame_begins_ = true;
   bool frame_ended_ = false;
+  uint64_t says_bytes_ = ZSTD_CONTENTSIZE_UNKNOWN;  // of this frame's content
+  uint64_t frame_bytes_ = 0;                        // of it, so far
 };
 
 }  // namespace

@@ -147,6 +147,27 @@ std::string FrameOf(const std::string& text, int window_log) {
   return frame + text;
 }
 
+// The library looks at the size that a frame says only if all of it fits the
+// caller's memory, or if its last block is not empty.
+TEST(InputStreamFrameTest, AFrameHasTheSizeThatItSays) {
+  const std::string of_100_bytes("\x28\xb5\x2f\xfd\x20\x64\x01\0\0", 9);
+  const std::string path = WriteFile("a", of_100_bytes);
+  for (const size_t piece : {10u, 48u, 100u, 1000u}) {
+    EXPECT_EQ(ReadIn(path, piece).status().code(), kDataLoss) << piece;
+  }
+  // Behind another frame, so that its header is at the end of one step of
+  // reading and at the beginning of the next one.
+  const std::string before = FrameOf(std::string(65536 - 9 - 3, 'y'), 20);
+  const std::string both =
+      WriteFile("b", before + of_100_bytes + FrameOf("end", 20));
+  for (const size_t piece : {10u, 48u, 1u << 20}) {
+    EXPECT_EQ(ReadIn(both, piece).status().code(), kDataLoss) << piece;
+  }
+  const std::string right =
+      WriteFile("c", before + FrameOf("mid", 20) + FrameOf("end", 20));
+  EXPECT_EQ(ReadIn(right, 48)->substr(65536 - 9 - 3), "midend");
+}
+
 TEST(InputStreamMemoryTest, ASmallFileMayNotAskForAHugeWindow) {
   EXPECT_EQ(ReadIn(WriteFile("a", FrameOf("text", 27)), 9).value(), "text");
   for (const int window_log : {28, 31}) {
