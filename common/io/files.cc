@@ -17,6 +17,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/identity.h"
 #include "common/base/status.h"
+#include "common/io/file_lock.h"
 
 namespace weir {
 namespace {
@@ -266,6 +267,11 @@ class RealFiles : public Files {
       return FileError(error, "fsync directory", path);
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::unique_ptr<HeldLock>> TryLock(
+      const std::string& path, const std::string& who) override {
+    return LockFile(path, who);
   }
 
  private:

@@ -14,6 +14,12 @@ absl::StatusOr<bool> ObjectStore::Exists(const std::string& name) {
   return info.status();
 }
 
+absl::StatusOr<std::unique_ptr<HeldLock>> ObjectStore::TryLock(
+    const std::string& name, const std::string& /*who*/) {
+  return absl::UnimplementedError(
+      absl::StrCat(name, ": an object store has no locks"));
+}
+
 absl::Status CheckWriteNew(ObjectStore* store, const std::string& directory) {
   const std::string name = absl::StrCat(directory, "/probe-", RandomHex(16));
   WEIR_RETURN_IF_ERROR(store->WriteNew(name, "first"));

@@ -58,6 +58,12 @@ class ObjectWriter {
   virtual absl::Status Finish() = 0;
 };
 
+// A lock that is held while this lives.
+class HeldLock {
+ public:
+  virtual ~HeldLock() = default;
+};
+
 struct FileInfo {
   int64_t bytes = 0;
   bool is_directory = false;
@@ -114,6 +120,13 @@ class ObjectStore {
   // Drops what writers that died have left of the objects in a directory.
   // REQUIRES: nobody writes one now.
   virtual absl::Status DropUnfinished(const std::string& directory) = 0;
+
+  // Locks an object, which nothing else is written to, against other processes,
+  // and lets them read `who`. The lock ends with its process, too. UNAVAILABLE
+  // if another process has it; the message is what that one has written.
+  // UNIMPLEMENTED where there are no locks, as in an object store.
+  virtual absl::StatusOr<std::unique_ptr<HeldLock>> TryLock(
+      const std::string& name, const std::string& who);
 };
 
 // OK if the store holds to WriteNew, FAILED_PRECONDITION if it writes over what

@@ -95,6 +95,11 @@ class EitherStore : public ObjectStore {
     WEIR_ASSIGN_OR_RETURN(ObjectStore* const store, StoreOf(directory));
     return store->DropUnfinished(directory);
   }
+  absl::StatusOr<std::unique_ptr<HeldLock>> TryLock(
+      const std::string& name, const std::string& who) override {
+    WEIR_ASSIGN_OR_RETURN(ObjectStore* const store, StoreOf(name));
+    return store->TryLock(name, who);
+  }
 
  private:
   absl::StatusOr<ObjectStore*> StoreOf(const std::string& name) {

@@ -170,4 +170,10 @@ absl::Status FaultyFiles::SyncDirectory(const std::string& path) {
   return base_->SyncDirectory(path);
 }
 
+absl::StatusOr<std::unique_ptr<HeldLock>> FaultyFiles::TryLock(
+    const std::string& path, const std::string& who) {
+  WEIR_RETURN_IF_ERROR(Count("lock", path));
+  return base_->TryLock(path, who);
+}
+
 }  // namespace weir

@@ -54,6 +54,8 @@ class FaultyFiles : public Files {
   absl::Status MakeDirectory(const std::string& path) override;
   absl::StatusOr<FileInfo> Stat(const std::string& path) override;
   absl::Status SyncDirectory(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<HeldLock>> TryLock(
+      const std::string& path, const std::string& who) override;
 
   // Counts one call and returns its error; for the readers and writers.
   absl::Status Count(const std::string& what, const std::string& path);

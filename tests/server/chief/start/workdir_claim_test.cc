@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
+#include "tests/support/faulty_files.h"
 
 namespace weir {
 namespace {
@@ -82,29 +82,25 @@ TEST(WorkdirClaimTest, TheSecretStaysWithTheDirectoryAndIsNobodyElses) {
 
 TEST(WorkdirClaimTest, GoesOnWhereThereAreNoLocks) {
   WorkdirClaim::Options options = OptionsFor(MakeTempDir());
-  options.lock = [](int, int) {
-    errno = ENOLCK;
-    return -1;
-  };
+  FaultyFiles files(Files::Real());
+  options.store = &files;
+  files.FailCall(1, absl::UnimplementedError("no locks"));
   const auto claim = WorkdirClaim::Take(options);
   ASSERT_TRUE(claim.ok()) << claim.status();
   EXPECT_FALSE((*claim)->exclusive());
 }
 
-TEST(WorkdirClaimTest, AFileThatWasRemovedIsNoClaim) {
+TEST(WorkdirClaimTest, DrawsNoSecretAgainBesideAnotherChief) {
   WorkdirClaim::Options options = OptionsFor(MakeTempDir());
-  const std::string path = options.directory + "/.chief";
-  bool removed = false;
-  options.lock = [&](int, int) {
-    // Between opening and locking somebody tidies up, once.
-    if (!removed) {
-      removed = std::filesystem::remove(path);
-    }
-    return 0;
-  };
-  options.wait = std::chrono::seconds(60);
-  EXPECT_TRUE(WorkdirClaim::Take(options).ok());
-  EXPECT_TRUE(std::filesystem::exists(path));
+  FaultyFiles files(Files::Real());
+  options.store = &files;
+  const std::string path = options.directory + "/.chief_secret";
+  ASSERT_TRUE(files.WriteAtomically(path, "short").ok());
+  files.FailCall(1, absl::UnimplementedError("no locks"));
+  const auto claim = WorkdirClaim::Take(options);
+  EXPECT_EQ(claim.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(claim.status().message()), HasSubstr(path));
+  EXPECT_EQ(*files.ReadAll(path), "short");
 }
 
 TEST(WorkdirClaimTest, AnUnusableDirectoryIsNamed) {
