@@ -93,7 +93,7 @@ absl::Status ChiefRunner::TakeWorkdir(const std::string& checkpoints) {
     WEIR_RETURN_IF_ERROR(CheckStorePlace(options_.files, options_.workdir,
                                          options_.allow_unguarded));
   }
-  WEIR_RETURN_IF_ERROR(options_.files->MakeDirectories(checkpoints));
+  WEIR_RETURN_IF_ERROR(disk_->committer.MakeDirectory());
   bool alone = true;
   if (!Planted("chief.sweeps_before_bind")) {
     WorkdirClaim::Options claim;

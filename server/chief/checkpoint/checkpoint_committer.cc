@@ -153,11 +153,24 @@ absl::Status CheckpointCommitter::ClearTraces(bool all) {
   return result;
 }
 
-absl::Status CheckpointCommitter::Sweep(std::string* note) {
+absl::Status CheckpointCommitter::MakeDirectory() {
   ObjectStore* files = options_.files;
   WEIR_RETURN_IF_ERROR(files->MakeDirectories(options_.directory));
-  // No checkpoint counts before the directory's own entry is durable.
-  WEIR_RETURN_IF_ERROR(files->SyncDirectory(DirectoryOf(options_.directory)));
+  // Whoever made one of the directories above may not have synced its name.
+  std::string above = options_.directory;
+  while (!numbered() && above != DirectoryOf(above)) {
+    above = DirectoryOf(above);
+    const absl::Status synced = files->SyncDirectory(above);
+    // A directory that is not ours to open was there before the job.
+    if (!absl::IsInvalidArgument(synced)) {
+      WEIR_RETURN_IF_ERROR(synced);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointCommitter::Sweep(std::string* note) {
+  ObjectStore* files = options_.files;
   WEIR_ASSIGN_OR_RETURN(const auto names, files->List(options_.directory));
   absl::Status status;
   for (const std::string& name : names) {

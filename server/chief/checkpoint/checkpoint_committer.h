@@ -65,9 +65,12 @@ class CheckpointCommitter {
 
   explicit CheckpointCommitter(Options options);
 
-  // Makes the directory and removes what earlier chiefs left unfinished. What
-  // cannot be removed stays for the next time, and `note` says so: a ps may
-  // still be writing for the chief that died.
+  // Makes the directory, durably: a loss of power would take all checkpoints
+  // with the name of any directory above them.
+  absl::Status MakeDirectory();
+  // Removes what earlier chiefs left unfinished. What cannot be removed stays
+  // for the next time, and `note` says so: a ps may still be writing for the
+  // chief that died. REQUIRES: the directory is there, and no other chief is.
   absl::Status Sweep(std::string* note);
 
   // Finds the last number that was taken (I4). To be called once, before the

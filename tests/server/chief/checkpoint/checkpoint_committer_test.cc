@@ -1,6 +1,5 @@
 #include "server/chief/checkpoint/checkpoint_committer.h"
 
-#include <algorithm>
 #include <fstream>
 #include <set>
 
@@ -329,19 +328,29 @@ TEST(CheckpointCommitterTest, NoNameOfAnAttemptThatFailedIsGivenAgain) {
 }
 
 // Power may be lost at any time after the first checkpoint is committed.
-TEST(CheckpointCommitterTest, TheEntryOfTheDirectoryIsDurableAfterTheSweep) {
+TEST(CheckpointCommitterTest, TheNamesOfAllDirectoriesAboveAreDurable) {
   FaultyFiles files(Files::Real());
   JobDir run(&files);
   std::vector<std::string> calls;
   files.Watch([&](const std::string& call) { calls.push_back(call); });
-  ASSERT_TRUE(run.committer.Sweep(&run.note).ok());
-  const auto at = [&](const std::string& call) {
-    return std::find(calls.begin(), calls.end(), call) - calls.begin();
-  };
-  const auto made = at("make directory " + run.directory);
-  const auto synced = at("fsync directory " + DirectoryOf(run.directory));
-  EXPECT_LT(made, synced);
-  EXPECT_LT(synced, static_cast<int64_t>(calls.size()));
+  ASSERT_TRUE(run.committer.MakeDirectory().ok());
+  std::vector<std::string> expected = {"make directory " + run.directory};
+  for (std::string above = run.directory; above != "/";) {
+    above = DirectoryOf(above);
+    expected.push_back("fsync directory " + above);
+  }
+  EXPECT_EQ(calls, expected);
+}
+
+// It was there before the job, so its name is durable.
+TEST(CheckpointCommitterTest, ADirectoryThatIsNotOursNeedsNoSync) {
+  FaultyFiles files(Files::Real());
+  JobDir run(&files);
+  files.FailCall(3, absl::InvalidArgumentError("permission denied"));
+  EXPECT_TRUE(run.committer.MakeDirectory().ok());
+  files.FailCall(3, absl::InternalError("input/output error"));
+  EXPECT_EQ(run.committer.MakeDirectory(),
+            absl::InternalError("input/output error"));
 }
 
 // A place that does not answer has not said that it holds nothing.
