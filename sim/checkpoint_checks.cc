@@ -16,13 +16,13 @@ namespace {
 // Calls take no time while it lives, so no other fibre runs.
 class FromOutside {
  public:
-  explicit FromOutside(SimObjectStore* objects) : objects_(objects) {
-    objects_->SetAtOnce(true);
+  explicit FromOutside(Place* place) : place_(place) {
+    place_->SetAtOnce(true);
   }
-  ~FromOutside() { objects_->SetAtOnce(false); }
+  ~FromOutside() { place_->SetAtOnce(false); }
 
  private:
-  SimObjectStore* const objects_;
+  Place* const place_;
 };
 
 absl::Status CheckAllThere(const Manifest& manifest, uint64_t last_step) {
@@ -40,17 +40,17 @@ absl::Status CheckAllThere(const Manifest& manifest, uint64_t last_step) {
 }  // namespace
 
 absl::Status CheckpointChecks::Look() {
-  if (changes_ == objects_->changes()) {
+  if (changes_ == place_->changes()) {
     return absl::OkStatus();
   }
-  changes_ = objects_->changes();
-  const FromOutside outside(objects_);
-  done_ = JobIsDone(objects_, place_, spec_text_);
+  changes_ = place_->changes();
+  const FromOutside outside(place_);
+  done_ = JobIsDone(objects_, run_, spec_text_);
   return CheckNewest();
 }
 
 absl::Status CheckpointChecks::CheckNewest() {  // I1
-  const auto list = ListCheckpoints(objects_, JoinPath(place_, "checkpoints"));
+  const auto list = ListCheckpoints(objects_, JoinPath(run_, "checkpoints"));
   if (!list.ok() || (list->empty() && newest_ > 0)) {
     return absl::DataLossError(
         absl::StrCat("there were checkpoints up to step ", newest_, ": ",
@@ -64,8 +64,10 @@ absl::Status CheckpointChecks::CheckNewest() {  // I1
     return absl::DataLossError(absl::StrCat("the newest checkpoint is of step ",
                                             step, " and was of ", newest_));
   }
-  seen_ += step > newest_ ? 1 : 0;
-  newest_ = step;
+  if (step > newest_) {
+    ++seen_;
+    before_ = std::exchange(newest_, step);
+  }
   return Annotate(CheckWhole(list->back().path),
                   "the newest checkpoint");  // I2
 }
@@ -84,20 +86,20 @@ absl::Status CheckpointChecks::CheckWhole(const std::string& path) {
 
 bool CheckpointChecks::Done() {
   // Look would say of the rest what is broken; here only DONE counts.
-  if (changes_ != objects_->changes()) {
-    const FromOutside outside(objects_);
-    return JobIsDone(objects_, place_, spec_text_);
+  if (changes_ != place_->changes()) {
+    const FromOutside outside(place_);
+    return JobIsDone(objects_, run_, spec_text_);
   }
   return done_;
 }
 
 absl::StatusOr<std::vector<float>> CheckpointChecks::ReadLast(
     uint64_t last_step) {
-  const FromOutside outside(objects_);
+  const FromOutside outside(place_);
   WEIR_ASSIGN_OR_RETURN(
       const std::string directory,
       ResolveCheckpoint(objects_,
-                        absl::StrCat(place_, "/checkpoints/ckpt-", last_step)));
+                        absl::StrCat(run_, "/checkpoints/ckpt-", last_step)));
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(objects_, directory));
   WEIR_RETURN_IF_ERROR(reader->Verify());

@@ -2,6 +2,8 @@
 //
 // Invariants
 //   I1. The newest committed checkpoint is never older than it was.
+//       A loss of power may take it back, as it may just have got its name, but
+//       none before it.
 //   I2. It is whole at every moment, with all that it extends.
 // Threads: for fibres. No other fibre runs while it looks.
 // Errors: the words of what does not hold; every code means the same.
@@ -15,22 +17,29 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/io/object_store.h"
 #include "proto/ps.pb.h"
-#include "sim/object_store.h"
+#include "sim/place.h"
 
 namespace weir::sim {
 
 class CheckpointChecks {
  public:
-  // Of the job in `place` with this canonical JobSpec.
-  CheckpointChecks(SimObjectStore* objects, std::string place,
+  // Of the job in the directory `run` of a place with this canonical JobSpec.
+  CheckpointChecks(Place* place, ObjectStore* objects, std::string run,
                    std::string spec_text)
-      : objects_(objects),
-        place_(std::move(place)),
+      : place_(place),
+        objects_(objects),
+        run_(std::move(run)),
         spec_text_(std::move(spec_text)) {}
 
   // I1, I2. It costs little where nothing has changed.
   absl::Status Look();
+  // I1. The place has just lost its power.
+  void OnPowerLost() {
+    newest_ = before_;
+    changes_ = ~uint64_t{0};
+  }
   // Whether DONE is there.
   bool Done();
   // What the last checkpoint of the job holds: values, then the rows of each
@@ -45,10 +54,12 @@ class CheckpointChecks {
   absl::Status CheckNewest();
   absl::Status CheckWhole(const std::string& path);
 
-  SimObjectStore* const objects_;
-  const std::string place_;
+  Place* const place_;
+  ObjectStore* const objects_;  // the same
+  const std::string run_;
   const std::string spec_text_;
   uint64_t newest_ = 0;
+  uint64_t before_ = 0;  // the newest one before that
   uint64_t contributions_ = 0;
   uint64_t seen_ = 0;
   uint64_t changes_ = ~uint64_t{0};  // of the store, when it was looked at

@@ -1,26 +1,102 @@
-// The tasks of a simulated job, whoever starts them again, and their troubles.
+// The tasks of a simulated job, whoever starts them again, and what is seen of
+// them from outside.
 //
-// Place: sim/job.h runs one by the seed's plan, and one without troubles beside
-// it. What has to hold is in sim/health_checks.h and sim/checkpoint_checks.h.
+// Place: sim/job.h runs one by the seed's plan, with sim/troubles.h, and one
+// without troubles beside it. What has to hold is in sim/health_checks.h and
+// sim/checkpoint_checks.h.
 //
-// Threads: one world at a time in a process.
+// Threads: for fibres; one at a time in a world.
 #ifndef SIM_CLUSTER_H_
 #define SIM_CLUSTER_H_
 
+#include <chrono>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "sim/checkpoint_checks.h"
+#include "sim/disk.h"
+#include "sim/health_checks.h"
 #include "sim/job_plan.h"
+#include "sim/network.h"
+#include "sim/object_store.h"
+#include "sim/tasks.h"
 #include "sim/world.h"
 
 namespace weir::sim {
 
-// Runs a job in a world of its own until it has ended, or something does not
-// hold. Returns what CheckpointChecks::ReadLast reads; empty if something is
-// broken.
-std::vector<float> RunCluster(uint64_t seed, const JobPlan& plan,
-                              const std::string& data_dir, WorldResult* result);
+class Cluster {
+ public:
+  using Tasks = std::vector<std::unique_ptr<Task>>;
+
+  // The calling fibre joins the network. Borrows all of them.
+  Cluster(const JobPlan& plan, const std::string& data_dir,
+          WorldResult* result);
+
+  // Starts what is due and looks at what has ended. To be called often.
+  // `all_over`: no trouble is to come, and none of it was a kill alone.
+  void Supervise(bool troubles_are_over);
+  // Every task has ended, and nobody starts it again.
+  bool AllEnded() const;
+  // Once they all have: the values of the last checkpoint, or nothing if
+  // something is broken.
+  std::vector<float> CheckEnd();
+
+  // Something does not hold. The first one counts.
+  void Break(const std::string& what);
+  void Check(const absl::Status& status);
+  bool broken() const { return !result_->broken.empty(); }
+
+  // What troubles do to tasks. REQUIRES: `task` runs.
+  // Kills it; `weir task` hears of it at `back_at`.
+  void KillUntil(Task* task, std::chrono::nanoseconds back_at);
+  // SIGTERM, if it has come so far that it listens.
+  void Terminate(Task* task);
+  // Starts it once more. The process that is there stays, without a word from
+  // the others at first.
+  void StartSecond(Task* task, std::chrono::nanoseconds alone);
+  // The same on a host whose port the first one has.
+  void StartSecondInVain(Task* task);
+  // All hosts lose their power, and have it back then.
+  void LosePower(std::chrono::nanoseconds back_at);
+
+  const Tasks& tasks() const { return tasks_; }
+  Network& network() { return network_; }
+  Place& place() { return *place_; }
+  CheckpointChecks& checkpoints() { return checkpoints_; }
+  HealthChecks& health() { return health_; }
+
+ private:
+  void AddTask(const char* role, int index);
+  void SuperviseTask(Task* task, bool troubles_are_over);
+  void CheckExit(const Task& task, const ProcessRun& run);
+  void CheckRestore(int process, const std::string& checkpoint);
+  void StartProcess(Task* task);
+  void RunProcess(const Task& task, const std::shared_ptr<ProcessRun>& run);
+  void Kill(int process);
+  void EndProcess(int process);
+  void EndStrays();
+  bool WasDone();
+
+  const JobPlan plan_;
+  WorldResult* const result_;
+  Network network_;
+  SimObjectStore objects_;
+  SimDisk disk_;
+  Place* const place_;  // one of the two
+  JobPlace job_;
+  CheckpointChecks checkpoints_;
+  HealthChecks health_;
+  Tasks tasks_;
+  std::vector<Stray> strays_;
+  std::optional<std::chrono::nanoseconds> done_at_;  // and no fault to come
+  std::map<int, uint64_t> newest_at_start_;  // checkpoint's step, by process
+  int processes_ = 0;
+};
 
 }  // namespace weir::sim
 

@@ -15,18 +15,18 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 // So long after trouble it may still end a task: the waits of a worker and a
-// chief for each other are shorter, and a start makes fewer calls of the store.
+// chief for each other are shorter, and a start reads and writes fewer objects.
 constexpr auto kEffectMax = seconds(75);
-constexpr int kCallsOfStart = 60;
+constexpr int kObjectsOfStart = 60;
 // In quiet a worker that has work pushes something in so long. A checkpoint
-// keeps it waiting for some calls of the store.
+// keeps it waiting for some objects.
 constexpr auto kIdleMax = seconds(30);
-constexpr int kCallsOfHold = 20;
-// If calls of the store are quick it is held for at most so much of a window,
+constexpr int kObjectsOfHold = 20;
+// If objects are written quickly it is held for at most so much of a window,
 // and not counted what each hold takes with the slowest messages.
 constexpr auto kRateWindow = seconds(60);
 constexpr auto kHeldMax = seconds(15);
-constexpr auto kHold = seconds(5);
+constexpr auto kHold = seconds(8);
 constexpr auto kQuick = seconds(1);
 // No stop is looked at that begins so soon after trouble.
 constexpr auto kBeforeStop = seconds(10);
@@ -62,7 +62,8 @@ void HealthChecks::OnStart(int process, const std::string& task, bool done) {
 
 HealthChecks::Process HealthChecks::Forget(int process) {
   workers_.erase(process);
-  return processes_.extract(process).mapped();
+  auto known = processes_.extract(process);
+  return known.empty() ? Process() : std::move(known.mapped());
 }
 
 void HealthChecks::OnProgress(int process, const Progress& progress) {
@@ -122,7 +123,7 @@ absl::Status HealthChecks::OnEnd(int process, int code) {
   }
   const nanoseconds calm = Now() - trouble_until_;
   if (code != kExitReplaced &&
-      calm > kEffectMax + kCallsOfStart * plan_.store.delay_max) {  // I1
+      calm > kEffectMax + kObjectsOfStart * plan_.object_time()) {  // I1
     return absl::InternalError(
         absl::StrCat(task, " ended with ", code, " after ",
                      std::min(calm, Now()) / seconds(1), " s without trouble"));
@@ -155,7 +156,7 @@ absl::Status HealthChecks::CheckWorker(Worker* worker) {
   const std::string name = absl::StrCat("the worker of slot ", worker->slot);
   const nanoseconds idle =
       Now() - std::max({worker->pushed, worker->since, worker_trouble_until_});
-  if (idle > kIdleMax + kCallsOfHold * plan_.store.delay_max &&
+  if (idle > kIdleMax + kObjectsOfHold * plan_.object_time() &&
       !worker->may_be_finished) {  // I4
     return absl::InternalError(absl::StrCat(name, " has pushed nothing for ",
                                             idle / seconds(1), " s"));
@@ -163,7 +164,7 @@ absl::Status HealthChecks::CheckWorker(Worker* worker) {
   if (Now() - worker->since < kRateWindow) {
     return absl::OkStatus();
   }
-  if (plan_.mode == Mode::kAsync && plan_.store.delay_max < kQuick &&
+  if (plan_.mode == Mode::kAsync && plan_.object_time() < kQuick &&
       worker->held > kHeldMax) {  // I4
     return absl::InternalError(absl::StrCat(name, " was held for ",
                                             worker->held / seconds(1), " of ",

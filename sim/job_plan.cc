@@ -16,14 +16,15 @@ constexpr size_t kTasks = 64;  // more than a job has
 
 Fault DrawFault(const JobPlan& plan) {
   Fault fault;
-  fault.kind =
-      Pick({Fault::kKill, Fault::kKill, Fault::kKill, Fault::kTerm,
-            Fault::kTermAll, Fault::kPart, Fault::kPause, Fault::kSecond,
-            Fault::kWall, Fault::kSlow, Fault::kFull, Fault::kHang});
+  fault.kind = Pick({Fault::kKill, Fault::kKill, Fault::kKill, Fault::kTerm,
+                     Fault::kTermAll, Fault::kPart, Fault::kPause,
+                     Fault::kSecond, Fault::kWall, Fault::kSlow, Fault::kFull,
+                     Fault::kHang, Fault::kPower});
   if (RandomBelow(2) == 0) {
     fault.after_receipts = RandomBelow(plan.contributions());
   }
   fault.at_write = RandomBelow(2) == 0;
+  fault.on_same_host = RandomBelow(2) == 0;
   fault.role = RandomBelow(3);
   fault.task = RandomBelow(kTasks);
   fault.other = RandomBelow(kTasks);
@@ -38,7 +39,8 @@ Fault DrawFault(const JobPlan& plan) {
         Pick({milliseconds(20), milliseconds(1000), milliseconds(5000)});
     fault.time *= 5;
   } else if (fault.kind == Fault::kHang) {
-    fault.wait = Pick({seconds(10), seconds(400)});
+    fault.wait = plan.disk ? Pick({seconds(1), seconds(20)})
+                           : Pick({seconds(10), seconds(400)});
     fault.time *= 20;
   } else if (fault.kind == Fault::kKill && RandomBelow(2) == 0) {
     fault.time = std::chrono::nanoseconds(0);
@@ -52,7 +54,7 @@ const char* KindName(Fault::Kind kind) {
   constexpr const char* kNames[] = {
       "kill",       "SIGTERM",     "SIGTERM to all", "part",
       "SIGSTOP",    "start twice", "step the clock", "slow host",
-      "full store", "slow store"};
+      "full store", "power loss",  "slow store"};
   return kNames[kind];
 }
 
@@ -84,15 +86,27 @@ JobPlan DrawJobPlan() {
       plan.network.delay_min +
       Pick({milliseconds(1), milliseconds(20), milliseconds(500)});
   plan.network.reset_one_in = Pick<uint64_t>({0, 1000, 200, 50});
-  plan.store.delay_max =
-      Pick({milliseconds(1), milliseconds(50), milliseconds(2000)});
-  plan.store.unavailable_one_in = Pick<uint64_t>({0, 0, 100, 20});
+  plan.disk = RandomBelow(2) == 0;
+  if (plan.disk) {
+    plan.store.delay_max =
+        Pick({milliseconds(0), milliseconds(1), milliseconds(20)});
+  } else {
+    plan.store.delay_max =
+        Pick({milliseconds(1), milliseconds(50), milliseconds(2000)});
+    plan.store.unavailable_one_in = Pick<uint64_t>({0, 0, 100, 20});
+  }
   const uint64_t faults = Pick<uint64_t>({0, 1, 2, 3, 6});
   for (uint64_t i = 0; i < faults; ++i) {
     plan.faults.push_back(DrawFault(plan));
   }
   plan.late = RandomBelow(2) == 0;
   return plan;
+}
+
+std::chrono::nanoseconds JobPlan::object_time() const {
+  // Of a file its temporary one, its bytes, their sync, its name, and that of
+  // its directory.
+  return (disk ? 6 : 1) * store.delay_max;
 }
 
 bool JobPlan::OnlyKills() const {
@@ -132,7 +146,7 @@ JobPlan JobPlan::Alone() const {
   alone.workers = 1;
   alone.pace = std::chrono::nanoseconds(0);
   alone.network = Faults();
-  alone.store = StoreFaults();
+  alone.store = PlaceFaults();
   alone.faults.clear();
   return alone;
 }
@@ -178,8 +192,8 @@ std::string JobPlan::Words() const {
       " elements a block, ", table ? "a table, " : "",
       "turns of workers take up to ", pace / milliseconds(1),
       " ms, messages take up to ", network.delay_max / milliseconds(1),
-      " ms, one in ", network.reset_one_in,
-      " breaks its connection, the store takes up to ",
+      " ms, one in ", network.reset_one_in, " breaks its connection, the ",
+      disk ? "disk" : "store", " takes up to ",
       store.delay_max / milliseconds(1), " ms and does not answer one call in ",
       store.unavailable_one_in,
       absl::StrJoin(faults, "", [](std::string* out, const Fault& fault) {

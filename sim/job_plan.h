@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sim/network.h"
-#include "sim/object_store.h"
+#include "sim/place.h"
 #include "sim/plan.h"
 
 namespace weir::sim {
@@ -25,6 +25,7 @@ struct Fault {
     kWall,     // the wall clock is set forward or back by `wall`
     kSlow,     // a host with too much to do, for `time`; each turn up to `wait`
     kFull,     // the store is, for `time`
+    kPower,    // all hosts lose it; it is back after `time`
     kHang,     // calls of the store take up to `wait`, for `time`
   };
   Kind kind = kKill;
@@ -32,6 +33,7 @@ struct Fault {
   size_t task = 0;              // modulo the number of tasks of that role
   size_t other = 0;             // modulo the number of all tasks
   uint64_t after_receipts = 0;  // not before so many contributions had them
+  bool on_same_host = false;    // a second chief, where the first has the port
   bool at_write = false;        // not before the store's next write
   std::chrono::nanoseconds after{0};  // that, or the fault before it
   std::chrono::nanoseconds time{0};
@@ -50,11 +52,12 @@ struct JobPlan {
   uint64_t in_step = 1;  // sync: contributions of a step
   uint64_t every_steps = 1;
   int block_elements = 64;
+  bool disk = false;   // checkpoints are on one, not in an object store
   bool table = false;  // the model reads an embedding table
   // Each turn of a worker takes up to so long, as if it had much to compute.
   std::chrono::nanoseconds pace{0};
   Faults network;
-  StoreFaults store;
+  PlaceFaults store;
   std::vector<Fault> faults;  // in their order
   bool late = false;          // they begin at the job's end
 
@@ -69,6 +72,10 @@ struct JobPlan {
   // The same job without some of its faults.
   JobPlan Without(LeftOut left_out) const;
   LeftOut CanLeaveOut() const;
+  // As --workdir, or as --checkpoints.
+  const char* run_place() const { return disk ? "/runs/sim" : "s3://sim/run"; }
+  // What reads or writes one object takes at most so long.
+  std::chrono::nanoseconds object_time() const;
   std::string SpecText() const;
   std::string Words() const;
   // The same job without troubles, with one ps and one worker.

@@ -62,38 +62,12 @@ class Writer : public ObjectWriter {
 
 }  // namespace
 
-template <typename Effect>
-absl::Status SimObjectStore::Call(const std::string& name, Effect effect) {
-  if (at_once_) {
-    return effect();
-  }
-  const auto some_time = [this] {
-    SleepFor(std::chrono::nanoseconds(static_cast<int64_t>(
-        RandomBelow(static_cast<uint64_t>(faults_.delay_max.count()) + 1))));
-  };
-  const bool fails = faults_.unavailable_one_in > 0 &&
-                     RandomBelow(faults_.unavailable_one_in) == 0;
-  some_time();
-  absl::Status status;
-  if (!fails || RandomBelow(2) == 0) {
-    status = effect();  // I1
-  }
-  some_time();
-  if (fails) {  // I2
-    ++unavailable_;
-    return absl::UnavailableError(
-        absl::StrCat(name, ": the store does not answer"));
-  }
-  return status;
-}
-
 absl::Status SimObjectStore::BeginChange(const std::string& name) {
-  if (faults_.full) {
+  if (full()) {
     return absl::ResourceExhaustedError(
         absl::StrCat(name, ": the store is full"));
   }
-  ++writes_;
-  ++changes_;
+  CountWrite();
   return absl::OkStatus();
 }
 
@@ -223,7 +197,7 @@ absl::Status SimObjectStore::SyncDirectory(const std::string& /*path*/) {
 
 absl::Status SimObjectStore::Remove(const std::string& name) {
   return Call(name, [&] {
-    ++changes_;
+    CountChange();
     objects_.erase(name);
     objects_.erase(Below(name) + kDirectoryMark);
     return absl::OkStatus();

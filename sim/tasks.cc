@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/exit_code.h"
+#include "common/base/plant.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "common/threads/scheduler.h"
@@ -73,7 +74,7 @@ absl::Status RunPs(const JobPlace& place, int index, ProcessRun* run) {
   options.files = place.objects;
   options.incarnation = Random();
   options.memory_bytes_max = int64_t{1} << 30;
-  options.checkpoint_root = JoinPath(kRunPlace, "checkpoints");
+  options.checkpoint_root = JoinPath(place.run, "checkpoints");
   // Never deleted: streams may speak of it until the world ends.
   WEIR_ASSIGN_OR_RETURN(auto made, Store::Create(options));
   Store* const store = made.release();
@@ -107,12 +108,21 @@ absl::Status RunChief(const JobPlace& place, ProcessRun* run) {
   options.spec = place.spec;
   options.ps_addresses = place.ps_addresses;
   options.worker_count = place.worker_count;
-  options.workdir = kRunPlace;
+  options.workdir = place.run;
   options.resume = true;
   options.transport = transport;
   options.files = place.objects;
+  // In the order of server/chief/chief_server.cc.
+  const bool binds_first = !Planted("chief.sweeps_before_bind");
+  const absl::Status taken = Invalid("another process has the port");
+  if (run->port_is_taken && binds_first) {
+    return taken;
+  }
   WEIR_ASSIGN_OR_RETURN(auto made, ChiefRunner::Create(options));
   ChiefRunner* const chief = made.release();
+  if (run->port_is_taken) {
+    return taken;
+  }
   place.network->Serve(kChief, chief);
   run->on_term = [chief] { chief->RequestStop("SIGTERM"); };
   const absl::Status status = chief->Wait();
@@ -133,7 +143,7 @@ absl::Status RunWorker(const JobPlace& place, int index, ProcessRun* run) {
   options.chief = place.network->NewChiefLink(kChief);
   options.transport = transport;
   options.job_is_done = [place] {
-    return JobIsDone(place.objects, kRunPlace, place.spec_text);
+    return JobIsDone(place.objects, place.run, place.spec_text);
   };
   WEIR_ASSIGN_OR_RETURN(auto made, WorkerTask::Create(std::move(options)));
   // Never deleted: a fibre may just be telling it of a signal.

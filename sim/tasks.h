@@ -14,25 +14,24 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/io/object_store.h"
 #include "deploy/launcher/supervisor.h"
 #include "proto/job_spec.pb.h"
 #include "sim/network.h"
-#include "sim/object_store.h"
 #include "sim/world.h"
 
 namespace weir::sim {
-
-inline constexpr char kRunPlace[] = "s3://sim/run";  // as --checkpoints
 
 // What all tasks of a job know.
 struct JobPlace {
   JobSpec spec;  // resolved
   std::string spec_text;
+  std::string run;  // as --workdir, or as --checkpoints
   std::vector<std::string> ps_addresses;
   int worker_count = 0;
   std::string data_dir;
   Network* network = nullptr;
-  SimObjectStore* objects = nullptr;
+  ObjectStore* objects = nullptr;
   WorldCounts* counts = nullptr;
 };
 
@@ -42,6 +41,7 @@ JobPlace MakePlace(const std::string& spec_text, const std::string& data_dir);
 // One process of a task.
 struct ProcessRun {
   int process = 0;
+  bool port_is_taken = false;     // on its host, by another process
   std::optional<int> exit_code;   // its main function has returned
   std::string words;              // why
   std::function<void()> on_term;  // for a fibre of the process

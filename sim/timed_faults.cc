@@ -39,12 +39,12 @@ void TimedFaults::Tick() {
     }
     return over;
   });
-  StoreFaults faults = store_;
+  PlaceFaults faults = store_;
   faults.full = Now() < full_until_;
   if (Now() < hang_until_) {
     faults.delay_max = std::max(faults.delay_max, hang_);
   }
-  objects_->SetFaults(faults);
+  place_->SetFaults(faults);
 }
 
 }  // namespace weir::sim

@@ -8,16 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "sim/object_store.h"
+#include "sim/place.h"
 
 namespace weir::sim {
 
 class TimedFaults {
  public:
   // `store` is what the store does in between.
-  TimedFaults(SimObjectStore* objects, const StoreFaults& store)
-      : objects_(objects), store_(store) {
-    objects_->SetFaults(store);
+  TimedFaults(Place* place, const PlaceFaults& store)
+      : place_(place), store_(store) {
+    place_->SetFaults(store);
   }
 
   void PauseUntil(int process, std::chrono::nanoseconds end);
@@ -44,8 +44,8 @@ class TimedFaults {
     std::chrono::nanoseconds then{0};
   };
 
-  SimObjectStore* const objects_;
-  StoreFaults store_;
+  Place* const place_;
+  PlaceFaults store_;
   std::vector<std::pair<int, std::chrono::nanoseconds>> paused_;  // until when
   std::vector<Slow> slow_;
   std::chrono::nanoseconds full_until_{0};

@@ -23,13 +23,14 @@ struct WorldCounts {
   uint64_t seconds = 0;  // processes beside the one that has the place
   uint64_t wall_steps = 0;
   uint64_t slow = 0;   // hosts with too much to do
+  uint64_t power = 0;  // losses of power
   uint64_t store = 0;  // it was full, or slow, for a while
   // Calls of the store that did not say what they did.
   uint64_t unavailable = 0;
 
   uint64_t faults() const {
     return resets + kills + stops + parts + pauses + seconds + wall_steps +
-           slow + store + unavailable;
+           slow + power + store + unavailable;
   }
   WorldCounts& operator+=(const WorldCounts& other) {
     contributions += other.contributions;
@@ -45,6 +46,7 @@ struct WorldCounts {
     seconds += other.seconds;
     wall_steps += other.wall_steps;
     slow += other.slow;
+    power += other.power;
     store += other.store;
     unavailable += other.unavailable;
     return *this;

@@ -1,0 +1,210 @@
+#include "sim/troubles.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/plant.h"
+#include "common/threads/scheduler.h"
+
+namespace weir::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using Whom = HealthChecks::Whom;
+
+// With a quicker store a stop takes less than a ps waits for it.
+constexpr auto kQuickStore = milliseconds(50);
+
+Whom WhomOf(const Task& task) {
+  if (task.role == "ps") {
+    return Whom::kAll;
+  }
+  return task.role == "chief" ? Whom::kChief : Whom::kWorker;
+}
+
+}  // namespace
+
+void Troubles::Make() {
+  EndTimed();
+  if (over()) {
+    Heal();
+    return;
+  }
+  const Fault& fault = plan_.faults[done_];
+  if (!next_at_.has_value()) {
+    if (!MayBegin(fault)) {
+      return;
+    }
+    next_at_ = Now() + fault.after;
+  }
+  if (Now() < *next_at_) {
+    return;
+  }
+  Begin(fault);
+  ++done_;
+  next_at_.reset();
+  writes_ = cluster_.place().writes();
+}
+
+bool Troubles::MayBegin(const Fault& fault) {
+  CheckpointChecks& checkpoints = cluster_.checkpoints();
+  // The end of a job is behind its last checkpoint but one.
+  if (plan_.late &&
+      checkpoints.newest() + plan_.every_steps < plan_.last_step()) {
+    return false;
+  }
+  const bool waits = (fault.at_write && cluster_.place().writes() == writes_) ||
+                     cluster_.health().Receipts() < fault.after_receipts;
+  // A job that is done does nothing more.
+  return !waits || checkpoints.Done();
+}
+
+Task* Troubles::TaskOf(const Fault& fault) const {
+  const Cluster::Tasks& tasks = cluster_.tasks();
+  const auto ps = static_cast<size_t>(plan_.ps);
+  const std::array<size_t, 3> counts = {ps, 1, tasks.size() - ps - 1};
+  const std::array<size_t, 3> firsts = {0, ps, ps + 1};
+  const size_t role = fault.role % counts.size();
+  return tasks[firsts[role] + fault.task % counts[role]].get();
+}
+
+void Troubles::Begin(const Fault& fault) {
+  if (BeginForAll(fault)) {
+    Note(KindName(fault.kind));
+    return;
+  }
+  Task* const task = TaskOf(fault);
+  if (task->runs()) {
+    Note(absl::StrCat(KindName(fault.kind), ": ", task->name));
+    BeginFor(task, fault);
+  }
+}
+
+// Whether it is one that hits no single task.
+bool Troubles::BeginForAll(const Fault& fault) {
+  const auto end = Now() + fault.time;
+  switch (fault.kind) {
+    case Fault::kWall:
+      ++counts_.wall_steps;
+      StepWall(fault.wall);
+      if (Planted("clock.wall_waits")) {
+        MoveWaits(fault.wall);
+      }
+      return true;
+    case Fault::kFull:
+      ++counts_.store;
+      timed_.FullUntil(end);
+      return true;
+    case Fault::kHang:
+      ++counts_.store;
+      timed_.HangUntil(end, fault.wait);
+      return true;
+    case Fault::kPower:
+      ++counts_.power;
+      cluster_.LosePower(end);
+      return true;
+    case Fault::kTermAll:
+      BeginStop();
+      for (const auto& each : cluster_.tasks()) {
+        if (each->runs()) {
+          cluster_.Terminate(each.get());
+        }
+      }
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Troubles::BeginFor(Task* task, const Fault& fault) {
+  HealthChecks& health = cluster_.health();
+  const auto end = Now() + fault.time;
+  const Whom whom = WhomOf(*task);
+  switch (fault.kind) {
+    case Fault::kTerm:
+      if (task->role == "chief") {
+        BeginStop();
+      } else {
+        health.Trouble(Now(), whom);
+      }
+      cluster_.Terminate(task);
+      return;
+    case Fault::kKill:
+      ++counts_.kills;
+      health.Trouble(end, whom);
+      cluster_.KillUntil(task, end);
+      return;
+    case Fault::kPart: {
+      const auto& tasks = cluster_.tasks();
+      const Task& other = *tasks[fault.other % tasks.size()];
+      if (other.runs()) {
+        ++counts_.parts;
+        health.Trouble(end, Whom::kAll);
+        cluster_.network().Part(task->run->process, other.run->process,
+                                fault.time);
+      }
+      return;
+    }
+    case Fault::kPause:
+      ++counts_.pauses;
+      health.Trouble(end, whom);
+      timed_.PauseUntil(task->run->process, end);
+      return;
+    case Fault::kSlow:
+      ++counts_.slow;
+      health.Trouble(end, whom);
+      timed_.SlowUntil(
+          task->run->process, end, fault.wait,
+          task->role == "worker" ? plan_.pace : std::chrono::nanoseconds(0));
+      return;
+    case Fault::kSecond:
+      ++counts_.seconds;
+      if (task->role == "chief" && fault.on_same_host) {
+        cluster_.StartSecondInVain(task);
+      } else {
+        cluster_.StartSecond(task, fault.time);
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+void Troubles::BeginStop() {
+  HealthChecks& health = cluster_.health();
+  const bool all_run = std::all_of(
+      cluster_.tasks().begin(), cluster_.tasks().end(),
+      [](const auto& task) { return task->role == "worker" || task->runs(); });
+  if (all_run && !store_is_slow() && plan_.store.delay_max <= kQuickStore) {
+    health.OnStop();
+  } else {
+    health.Trouble(Now(), Whom::kAll);
+  }
+}
+
+void Troubles::EndTimed() {
+  timed_.Tick();
+  HealthChecks& health = cluster_.health();
+  const uint64_t unavailable = cluster_.place().unavailable();
+  if (std::exchange(unavailable_, unavailable) != unavailable) {
+    health.Trouble(Now(), Whom::kAll);
+  }
+  // A start with other troubles may have to read longer than others wait.
+  const auto until = std::max(timed_.slow_until(), timed_.full_until());
+  if (Now() < until && !health.AllWorkInPeace()) {
+    health.Trouble(until, Whom::kAll);
+  }
+}
+
+void Troubles::Heal() {
+  if (!std::exchange(healed_, true)) {
+    Faults calm = plan_.network;
+    calm.reset_one_in = 0;
+    cluster_.network().SetFaults(calm);
+    timed_.Heal();
+  }
+}
+
+}  // namespace weir::sim
