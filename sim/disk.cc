@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/base/status.h"
 
 namespace weir::sim {
@@ -261,7 +262,8 @@ absl::Status SimDisk::Remove(const std::string& path) {
 }
 
 absl::StatusOr<std::vector<std::string>> SimDisk::List(
-    const std::string& directory) {
+    const std::string& path) {
+  const std::string directory(absl::StripSuffix(path, "/"));
   std::vector<std::string> names;
   WEIR_RETURN_IF_ERROR(Call(directory, [&]() -> absl::Status {
     if (!IsDirectory(directory)) {

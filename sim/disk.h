@@ -48,7 +48,7 @@ class SimDisk : public Files, public Place {
                          const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
   absl::StatusOr<std::vector<std::string>> List(
-      const std::string& directory) override;
+      const std::string& path) override;
   absl::Status MakeDirectories(const std::string& path) override;
   absl::Status MakeDirectory(const std::string& path) override;
   absl::StatusOr<FileInfo> Stat(const std::string& path) override;
