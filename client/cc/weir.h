@@ -213,7 +213,8 @@ class Client {
   // Fetches the newest values (in sync, those of the step that comes next).
   Status Pull();
   // Applies the gradients of the tensors `names`, and those of `rows`. No names
-  // means every tensor.
+  // means every tensor. In sync the gradients must be of the values of their
+  // step: FAILED_PRECONDITION without a Pull, or a push that pulls, before it.
   Status Push(const std::vector<std::string>& names = {},
               const std::vector<RowGradients>& rows = {});
   // Pushes, then pulls, in one round trip. In sync it waits for every worker.
@@ -272,7 +273,11 @@ class Client {
   // processes included.
   uint64_t pushes() const;
 
-  // Says that this worker pushes no more; the others go on without it.
+  // Says that this worker pushes no more; the others go on without it. In a job
+  // with a chief it then waits until they have finished, too, and the last
+  // checkpoint is written: what this worker has pushed is safe from there on.
+  // ABORTED if the job ends before that, for example because a ps was lost;
+  // start the program again, and it goes on from the last checkpoint.
   Status Finish();
 
   Result<std::vector<ServerStatus>> Servers();

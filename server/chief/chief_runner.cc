@@ -161,21 +161,27 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
     job.never_saved = !saved;
   }
   const auto source = JobSource::Create(job);
-  if (!source->ContinuesWhenDone()) {
+  const bool may_go_on = source->ContinuesWhenDone();
+  if (!may_go_on) {
     disk_->ending_job = source->spec_text();
   }
-  if (!source->ContinuesWhenDone() &&
-      JobIsDone(options_.files, options_.workdir, source->spec_text())) {
-    LOG_INFO(
-        "the job is done already: {}/DONE; to train again choose another "
-        "--workdir{}",
-        options_.workdir,
-        source->workers_decide() ? ", to train on add --resume" : "");
-    job.done_job = options_.spec.name();
-    if (job.done_job->empty() && job.newest.has_value()) {
-      job.done_job = job.newest->declaration().job();
-    }
+  if (!JobIsDone(options_.files, options_.workdir, source->spec_text())) {
+    return job;
   }
+  std::string name = options_.spec.name();
+  if (name.empty() && job.newest.has_value()) {
+    name = job.newest->declaration().job();
+  }
+  if (may_go_on) {
+    job.finished_job = name;
+    return job;
+  }
+  LOG_INFO(
+      "the job is done already: {}/DONE; to train again choose another "
+      "--workdir{}",
+      options_.workdir,
+      source->workers_decide() ? ", to train on add --resume" : "");
+  job.done_job = name;
   return job;
 }
 

@@ -44,7 +44,7 @@ std::vector<Action> JobState::TakeActions() {
 
 void JobState::Start() {
   if (facts_.options.done_job.has_value()) {
-    end_.BeginDone();
+    end_.BeginDone(*facts_.options.done_job);
   }
   facts_.AskAll();
 }
@@ -278,8 +278,8 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
     return WaitReply(start_.Describe());
   }
   if (facts_.job->workers_decide() && facts_.phase > Phase::kTraining) {
-    // Every worker has finished.
-    return end_.AnswerLate(request, absl::OkStatus());
+    // Every worker has finished, and hears of it when their work is safe.
+    return WaitReply("waiting for the last checkpoint");
   }
   if (facts_.phase == Phase::kReady) {
     const absl::Status status = EnterTraining(request.sample_count());
@@ -397,6 +397,12 @@ void JobState::Greet(uint64_t stream) {
   facts_.Do(SendCommand{stream, command});
 }
 
+bool JobState::HasFinished(uint32_t slot) const {
+  return facts_.job->workers_decide() &&
+         slot < static_cast<uint32_t>(facts_.roster.count()) &&
+         facts_.roster.worker(static_cast<int>(slot)).out_of_work;
+}
+
 absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   if (end_.superseded()) {
     return end_.Superseded();
@@ -411,6 +417,7 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   }
   WEIR_RETURN_IF_ERROR(CheckReports(progress, facts_.job->contribution_count(),
                                     facts_.job->held().variable_size()));
+  const bool had_finished = HasFinished(progress.slot());
   bool fresh = false;
   uint64_t ended = 0;
   int repeated = 0;
@@ -422,6 +429,10 @@ absl::Status JobState::OnProgress(uint64_t stream, const Progress& progress) {
   const int slot = static_cast<int>(progress.slot());
   if (fresh) {
     Greet(stream);
+  }
+  if (HasFinished(progress.slot()) && !had_finished) {
+    facts_.Say(facts_.WorkerName(slot), " has finished");
+    facts_.AskAll();  // the shards know whether the program retired its slot
   }
   Roster::Worker* const worker = facts_.roster.mutable_worker(slot);
   if (progress.bytes_moved() > worker->bytes_moved) {
@@ -459,12 +470,7 @@ void JobState::OnStreamLost(uint64_t stream) {
   if (slot < 0 || !facts_.Running()) {
     return;
   }
-  if (facts_.job->workers_decide() && facts_.roster.worker(slot).out_of_work) {
-    facts_.Say(facts_.WorkerName(slot), " has finished");
-    facts_.AskAll();  // the shards know whether the program retired its slot
-  } else {
-    facts_.Warn(facts_.WorkerName(slot), " is gone");
-  }
+  facts_.Warn(facts_.WorkerName(slot), " is gone");
 }
 
 }  // namespace weir

@@ -103,6 +103,10 @@ class JobState {
   // for everybody else.
   std::optional<RegisterReply> AskForValues(const RegisterRequest& request);
   absl::Status EnterTraining(uint64_t sample_count);
+  // Of scripts: the program of a slot has said so; every slot is retired on the
+  // shards.
+  bool HasFinished(uint32_t slot) const;
+  bool AllHaveFinished();
   Grant MakeGrant(int slot) const;
   // `repeated` of the first reports were counted before. With `heard` all of
   // the message was, and only its error counts.

@@ -70,7 +70,7 @@ ChiefStatus JobState::status() const {
   } else if (!end_.status().ok()) {
     status.set_phase(ChiefStatus::FAILED);
     status.set_message(std::string(end_.status().message()));
-  } else if (over() || facts_.options.done_job.has_value()) {
+  } else if (over() || end_.done_before()) {
     status.set_phase(ChiefStatus::DONE);
   } else {
     status.set_phase(ChiefStatus::FINISHING);

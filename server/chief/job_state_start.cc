@@ -75,9 +75,29 @@ void JobState::AdvanceStart() {
   }
   facts_.Enter(Phase::kReady);
   facts_.progress_ns = facts_.now_ns();
-  if (start_.adopted()) {
-    facts_.Say("took over the shards of a job under way");
+  if (!start_.adopted()) {
+    return;
   }
+  facts_.Say("took over the shards of a job under way");
+  if (AllHaveFinished()) {  // then nobody comes who would begin it
+    const absl::Status status = EnterTraining(/*sample_count=*/0);
+    if (!status.ok()) {
+      end_.Fail(status);
+    }
+  }
+}
+
+bool JobState::AllHaveFinished() {
+  if (!facts_.job->workers_decide()) {
+    return false;
+  }
+  bool all = true;
+  for (int w = 0; w < facts_.roster.count(); ++w) {
+    facts_.job->TakeMarks(w, facts_.tracker.Marks(w),
+                          facts_.roster.mutable_worker(w));
+    all = all && facts_.roster.worker(w).retired;
+  }
+  return all;
 }
 
 std::optional<RegisterReply> JobState::AskForValues(

@@ -415,22 +415,27 @@ void ChiefClient::AddMetrics(const MetricSums& metrics) {
 }
 
 void ChiefClient::OutOfWork() {
-  MutexLock lock(&mutex_);
-  out_of_work_ = true;
-  dirty_ = true;
-  changed_.NotifyAll();
-  // I4: the chief says when the job is over, and also if it restarts meanwhile.
-  while (!stop_.has_value()) {
-    changed_.Wait(&mutex_);
+  while (!OutOfWorkWithin(std::chrono::seconds(10))) {
   }
 }
 
-void ChiefClient::CloseFinished() {
-  {
-    MutexLock lock(&mutex_);
+bool ChiefClient::OutOfWorkWithin(std::chrono::milliseconds timeout) {
+  const auto deadline = MonotonicClock::now() + timeout;
+  MutexLock lock(&mutex_);
+  if (!out_of_work_) {
     out_of_work_ = true;
+    dirty_ = true;
+    changed_.NotifyAll();
   }
-  Close(absl::OkStatus());
+  // I4: the chief says when the job is over, and also if it restarts meanwhile.
+  while (!stop_.has_value()) {
+    const auto now = MonotonicClock::now();
+    if (now >= deadline) {
+      return false;
+    }
+    changed_.WaitFor(&mutex_, deadline - now);
+  }
+  return true;
 }
 
 void ChiefClient::Close(const absl::Status& error) {

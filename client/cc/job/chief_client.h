@@ -120,6 +120,8 @@ class ChiefClient : public JobControl {
   // Tells what a program of the SDK reports.
   void AddMetrics(const MetricSums& metrics);
   void OutOfWork() override;
+  // OutOfWork that gives up after `timeout`, and then returns false.
+  bool OutOfWorkWithin(std::chrono::milliseconds timeout);
 
   // Stops this worker from inside, for example after a signal. The contribution
   // in flight is finished, if that takes at most 10 s. The first reason stays.
@@ -132,8 +134,6 @@ class ChiefClient : public JobControl {
   bool stopping() const;
   absl::Status stop_status() const;
 
-  // Closes as Close does, and tells the chief that this program has finished.
-  void CloseFinished();
   // Sends what is still to be reported, and `error` unless OK; closes the
   // stream. Waits at most 2 s.
   void Close(const absl::Status& error);

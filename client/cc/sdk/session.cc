@@ -10,6 +10,7 @@
 #include "client/cc/transport/shm_transport.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "proto/security/security.h"
 
 namespace weir::sdk {
 namespace {
@@ -24,9 +25,7 @@ absl::Status NoTables() {
 
 }  // namespace
 
-absl::Status Session::Connect() {
-  WEIR_RETURN_IF_ERROR(CheckOptions(options_));
-  WEIR_ASSIGN_OR_RETURN(compression_, ToCompression(options_));
+absl::Status Session::MakeWire() {
   WEIR_ASSIGN_OR_RETURN(const TransportChoice choice,
                         ParseTransportChoice(options_.transport));
   GrpcTransportOptions grpc;
@@ -34,14 +33,25 @@ absl::Status Session::Connect() {
   const auto security = Security::Create(Security::Options::FromEnvironment(),
                                          PeerRole::kWorker, options_.rank);
   WEIR_RETURN_IF_ERROR(security.status());
-  security_ = *security;
-  if (security_->secured()) {
+  if ((*security)->secured()) {
     PreferCheapCiphers();
   }
-  grpc.security = security_;
-  transport_ = MakeTransport(choice, grpc);
+  grpc.security = *security;
+  wire_.transport = MakeTransport(choice, grpc);
+  if (!options_.chief.empty()) {
+    wire_.chief = MakeGrpcChiefLink(options_.chief, *security);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::Connect() {
+  WEIR_RETURN_IF_ERROR(CheckOptions(options_));
+  WEIR_ASSIGN_OR_RETURN(compression_, ToCompression(options_));
+  if (wire_.transport == nullptr) {
+    WEIR_RETURN_IF_ERROR(MakeWire());
+  }
   for (const std::string& address : options_.ps) {
-    links_.push_back(transport_->Connect(address));
+    links_.push_back(wire_.transport->Connect(address));
   }
   const int64_t deadline_ns = StartDeadlineNs();
   for (size_t s = 0; s < links_.size(); ++s) {
@@ -60,9 +70,9 @@ absl::Status Session::BuildLayout(const std::vector<Tensor>& tensors,
   declaration_ = ToDeclaration(options_, variables);
   WEIR_RETURN_IF_ERROR(AddTables(tables, &declaration_));
   WEIR_ASSIGN_OR_RETURN(
-      memory_, WorkerMemory::Create(std::move(variables),
-                                    static_cast<int>(links_.size()),
-                                    options_.block_elements, transport_.get()));
+      memory_, WorkerMemory::Create(
+                   std::move(variables), static_cast<int>(links_.size()),
+                   options_.block_elements, wire_.transport.get()));
   return absl::OkStatus();
 }
 
@@ -82,7 +92,7 @@ absl::Status Session::Declare(const std::vector<Tensor>& tensors,
 
 absl::Status Session::CreateWorker() {
   WorkerSession::Options worker;
-  worker.transport = transport_.get();
+  worker.transport = wire_.transport.get();
   worker.addresses = options_.ps;
   worker.lost_after = Milliseconds(options_.lost_after_seconds);
   if (options_.keep_waiting || chief_ != nullptr) {
@@ -118,7 +128,9 @@ std::optional<uint64_t> Session::NextVersion() const {
 absl::Status Session::Pull() {
   WEIR_RETURN_IF_ERROR(Wait());
   WEIR_RETURN_IF_ERROR(worker_->blocks()->StartPull(sender_, NextWant()));
-  return WaitPull();
+  WEIR_RETURN_IF_ERROR(WaitPull());
+  values_version_ = NextVersion().value_or(0);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int>> Session::Find(
@@ -158,6 +170,7 @@ absl::Status Session::Begin(const PushOptions& push) {
   // it is of the step after it.
   const std::optional<uint64_t> version = NextVersion();
   ++sequence_;
+  pulls_ = push.pull;
   if (push.pull) {
     contribution.then = NextWant();
   }
@@ -192,8 +205,16 @@ absl::StatusOr<std::vector<TableRate>> Session::CheckPush(
                        options_.groups.size()));
     }
   }
+  const std::optional<uint64_t> version = NextVersion();
+  if (version.has_value() && *version != values_version_ &&
+      !memory_->layout.variables().empty()) {
+    // The servers would take it for a repeated one of an earlier step.
+    return absl::FailedPreconditionError(absl::StrCat(
+        "sync: the values here are of step ", values_version_,
+        ", and this push is for step ", *version, ": call Pull before it"));
+  }
   if (tables_ != nullptr) {
-    WEIR_RETURN_IF_ERROR(tables_->Check(push.rows, NextVersion()));
+    WEIR_RETURN_IF_ERROR(tables_->Check(push.rows, version));
     return tables_->Rates(push.tables);
   }
   if (!push.rows.empty() || !push.tables.empty()) {
@@ -309,6 +330,9 @@ absl::Status Session::Wait() {
     }
   }
   WEIR_RETURN_IF_ERROR(WaitPull());
+  if (std::exchange(pulls_, false)) {
+    values_version_ = NextVersion().value_or(0);
+  }
   return bad;
 }
 
@@ -348,13 +372,13 @@ absl::Status Session::Finish() {
   // The clients go first: a slot that is retired takes no more contributions.
   ForgetWorker();
   WEIR_RETURN_IF_ERROR(RetireSlot());
-  if (chief_ != nullptr) {
-    // If the chief does not hear of it, it finds on the shards that the slot is
-    // retired.
-    chief_->CloseFinished();
-    chief_.reset();
+  if (chief_ == nullptr) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  const absl::Status end = WaitForEnd();
+  chief_->Close(absl::OkStatus());
+  chief_.reset();
+  return end;
 }
 
 absl::StatusOr<std::vector<ServerStatus>> Session::Servers() {

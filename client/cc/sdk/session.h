@@ -18,6 +18,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -30,6 +31,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "client/cc/job/chief_client.h"
+#include "client/cc/job/chief_link.h"
 #include "client/cc/job/shard_start.h"
 #include "client/cc/job/worker_session.h"
 #include "client/cc/sdk/step_phases.h"
@@ -41,13 +43,17 @@
 #include "common/metrics/host_usage.h"
 #include "proto/job_spec.pb.h"
 #include "proto/ps.pb.h"
-#include "proto/security/security.h"
 
 namespace weir::sdk {
 
 class Session {
  public:
-  explicit Session(Options options);
+  // What it speaks by: gRPC and shared memory, or what is given here.
+  struct Wire {
+    std::unique_ptr<Transport> transport;
+    std::shared_ptr<ChiefLink> chief;  // null in a job without one
+  };
+  explicit Session(Options options, Wire wire = {});
   ~Session();
 
   absl::Status Connect();
@@ -92,6 +98,8 @@ class Session {
   // Of a call to a ps that does not wait for training.
   static constexpr std::chrono::milliseconds kCallTimeout{10000};
 
+  // Makes what speaks to the ps and to the chief.
+  absl::Status MakeWire();
   absl::Status BuildLayout(const std::vector<Tensor>& tensors,
                            const std::vector<Table>& tables);
   // When start_wait_seconds from now are over.
@@ -99,6 +107,9 @@ class Session {
     return Clock::Real()->NowNs() +
            static_cast<int64_t>(options_.start_wait_seconds * 1e9);
   }
+  // Makes a call that does no harm when it is made again: until it is answered,
+  // or start_wait_seconds are over.
+  absl::Status Repeated(const std::function<absl::Status()>& call) const;
   // Says Hello to shard `s`, again until it answers or the deadline is over; if
   // `active`, until it can be joined.
   absl::StatusOr<HelloReply> Hello(size_t s, int64_t deadline_ns, bool active);
@@ -115,6 +126,8 @@ class Session {
   std::vector<StartingShard> Shards() const;
   // OK, or why a call must wait no longer.
   absl::Status OnWait() const;
+  // Waits until the chief says that the job is done, or has ended otherwise.
+  absl::Status WaitForEnd();
   // Waits while the chief holds pushes.
   absl::Status EnterPush();
   absl::Status CreateWorker();
@@ -137,8 +150,7 @@ class Session {
 
   const Options options_;
   const uint64_t process_;  // random; names this process to ps and chief
-  std::shared_ptr<const Security> security_;  // set by Connect
-  std::unique_ptr<Transport> transport_;
+  Wire wire_;               // set by Connect
   std::vector<std::unique_ptr<ControlLink>> links_;
   Compression compression_;
   Declaration declaration_;
@@ -151,7 +163,9 @@ class Session {
   std::set<std::string> metric_names_;     // reported so far
   uint64_t pushes_before_ = 0;             // in earlier histories
   uint64_t base_version_ = 0;              // sync: before contribution 0
+  uint64_t values_version_ = 0;            // sync: of the newest Pull
   uint64_t sequence_ = 0;                  // of the next contribution
+  bool pulls_ = false;                     // the push under way does
   StepPhases phases_;
   ContributionState contribution_state_ = ContributionState::kNone;
 };

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "client/cc/job/chief_link.h"
 #include "client/cc/job/start_plan.h"
 #include "client/cc/sdk/session.h"
 #include "client/cc/transport/retry_policy.h"
@@ -21,6 +20,8 @@ namespace weir::sdk {
 namespace {
 
 constexpr std::chrono::milliseconds kPollEvery{50};
+// How long to wait for the end of the job before on_wait is asked.
+constexpr std::chrono::milliseconds kLookUpEvery{100};
 // How often the log says what is waited for.
 constexpr int64_t kSayEveryNs = 10'000'000'000;
 // How long one Register call may take: a caller that is to wait no longer ends
@@ -37,8 +38,10 @@ std::string Reason(const absl::Status& why) {
 
 }  // namespace
 
-Session::Session(Options options)
-    : options_(std::move(options)), process_(RandomId()) {}
+Session::Session(Options options, Wire wire)
+    : options_(std::move(options)),
+      process_(RandomId()),
+      wire_(std::move(wire)) {}
 
 absl::Status Session::OnWait() const {
   if (options_.keep_waiting && !options_.keep_waiting()) {
@@ -54,6 +57,27 @@ absl::Status Session::OnWait() const {
   }
   return absl::AbortedError(
       absl::StrCat("the job is over for this worker: ", Reason(why)));
+}
+
+absl::Status Session::WaitForEnd() {
+  while (!chief_->OutOfWorkWithin(kLookUpEvery)) {
+    WEIR_RETURN_IF_ERROR(OnWait());
+  }
+  return chief_->stop_status().ok() ? absl::OkStatus() : OnWait();
+}
+
+absl::Status Session::Repeated(
+    const std::function<absl::Status()>& call) const {
+  const int64_t deadline_ns = StartDeadlineNs();
+  for (;;) {
+    const absl::Status status = call();
+    if (status.ok() || InstructionOf(status.code()) != Instruction::kRepeat ||
+        Clock::Real()->NowNs() >= deadline_ns) {
+      return status;
+    }
+    WEIR_RETURN_IF_ERROR(OnWait());
+    Clock::Real()->SleepFor(kPollEvery);
+  }
 }
 
 absl::StatusOr<HelloReply> Session::Hello(size_t s, int64_t deadline_ns,
@@ -119,7 +143,8 @@ absl::Status Session::AssignValues(const Sender& sender,
                              static_cast<size_t>(segment.count));
   };
   for (const StartingShard& shard : Shards()) {
-    WEIR_RETURN_IF_ERROR(AssignShard(shard, memory_->layout, sender, values));
+    WEIR_RETURN_IF_ERROR(Repeated(
+        [&] { return AssignShard(shard, memory_->layout, sender, values); }));
   }
   return absl::OkStatus();
 }
@@ -160,7 +185,7 @@ absl::Status Session::DeclareAlone(const std::vector<Tensor>& tensors) {
 
 absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   ChiefClient::Options options;
-  options.link = MakeGrpcChiefLink(options_.chief, security_);
+  options.link = wire_.chief;
   options.register_timeout = kRegisterTimeout;
   options.lost_after = Milliseconds(options_.start_wait_seconds);
   options.request.set_rank(static_cast<uint32_t>(options_.rank));
@@ -190,7 +215,7 @@ absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   sender_ = grant.sender();
   for (size_t s = 0; s < links_.size(); ++s) {
     WEIR_ASSIGN_OR_RETURN(const HelloReply hello,
-                          links_[s]->Hello(kCallTimeout));
+                          Hello(s, StartDeadlineNs(), /*active=*/false));
     WEIR_RETURN_IF_ERROR(CheckDeclared(s, hello));
   }
   sequence_ = grant.next_sequence();
@@ -216,8 +241,16 @@ absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
         absl::StrCat(NameOf(s), " holds shard ", hello.shard(),
                      ": name the ps in the same order everywhere"));
   }
-  WEIR_ASSIGN_OR_RETURN(const PsStatus status,
-                        links_[s]->GetStatus({}, kCallTimeout));
+  PsStatus status;
+  const absl::Status asked = Repeated([&]() -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(status, links_[s]->GetStatus({}, kCallTimeout));
+    return absl::OkStatus();
+  });
+  WEIR_RETURN_IF_ERROR(Annotate(asked, NameOf(s)));
+  if (status.hello().incarnation() != hello.incarnation()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(s), " was restarted and has lost its tensors"));
+  }
   const std::string difference =
       FirstDeclarationDifference(status.declaration(), declaration_);
   if (!difference.empty()) {
@@ -259,8 +292,10 @@ absl::Status Session::RetireSlot() {
   entry->set_generation(sender_.generation());
   entry->set_retired(true);
   entry->set_process(process_);
-  for (const auto& link : links_) {
-    WEIR_RETURN_IF_ERROR(link->SetSlots(request, kCallTimeout));
+  for (size_t s = 0; s < links_.size(); ++s) {
+    const absl::Status retired =
+        Repeated([&] { return links_[s]->SetSlots(request, kCallTimeout); });
+    WEIR_RETURN_IF_ERROR(Annotate(retired, NameOf(s)));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +12,14 @@ from typing import Any
 import numpy as np
 
 from weir import _core, _environment, _metrics
-from weir.errors import Closed, InvalidArgument
+from weir.errors import Closed, InvalidArgument, JobEnded
 from weir.optimizers import SGD, Optimizer, Settings
 from weir.tables import Table, check_ids
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+# common/base/exit_code.h, kExitRetry.
+_EXIT_RETRY = 138
 
 # Ids and their gradients, by table.
 Rows = Mapping[str, tuple[Any, Any]]
@@ -431,7 +435,17 @@ class Client:
         return self._open().servers()
 
     def finish(self) -> None:
-        """This worker pushes no more; in sync and ssp the others go on."""
+        """This worker pushes no more; in sync and ssp the others go on.
+
+        In a job with a chief this waits until they have finished, too, and the
+        last checkpoint is written: what this worker has pushed is safe from
+        there on.
+
+        Raises:
+            JobEnded: the job ended before that, for example because a ps was
+                lost. Start the program again: it goes on from the last
+                checkpoint.
+        """
         if self._core is not None and (self._names or self._tables):
             self._core.finish()
             self.close()
@@ -608,9 +622,12 @@ def connect(
 def _close_all() -> None:
     """Closes what is still open when the interpreter ends.
 
-    After a clean end, as opposed to an exception, that is a `finish`.
+    After a clean end, as opposed to an exception, that is a `finish`. If the
+    job has ended before the last checkpoint, the program's work may be lost,
+    and it ends with the exit code for another start.
     """
     clean = getattr(sys, "last_value", None) is None
+    start_again = False
     for client in list(_clients):
         try:
             if clean:
@@ -618,3 +635,9 @@ def _close_all() -> None:
             client.close()
         except Exception as error:  # there is nobody left to handle it
             print(f"weir: {error}", file=sys.stderr)
+            start_again = start_again or isinstance(error, JobEnded)
+    if start_again:
+        # At this point nothing else can change the exit code.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_EXIT_RETRY)

@@ -47,7 +47,8 @@ void JobEnd::Begin(absl::Status status, bool shutdown_ps) {
   facts_.Broadcast(StopCommand());
 }
 
-void JobEnd::BeginDone() {
+void JobEnd::BeginDone(const std::string& job) {
+  done_job_ = job;
   for (int w = 0; w < facts_.roster.count(); ++w) {
     facts_.roster.mutable_worker(w)->asked = true;  // each of them may come
   }
@@ -62,6 +63,13 @@ void JobEnd::Fail(const absl::Status& status) {
   if (facts_.Finished() && facts_.phase < Phase::kEnding) {
     // I2: the last checkpoint holds all, so no error makes the end a bad one.
     facts_.Warn(status.message(), "; the job is done all the same");
+    return;
+  }
+  if (facts_.options.finished_job.has_value() &&
+      facts_.phase < Phase::kTraining && IsTransientExit(ExitCodeFor(status))) {
+    facts_.Say(status.message(),
+               "; the job was done before, and nobody goes on with it");
+    BeginDone(*facts_.options.finished_job);
     return;
   }
   if (absl::IsPermissionDenied(status) && !Planted("chief.fenced_ends_job")) {
@@ -193,9 +201,7 @@ bool JobEnd::WorkersAreGone() const {
   if (facts_.roster.AnyConnected()) {
     return false;
   }
-  if (Planted("end.forgets_latecomers") ||
-      facts_.roster.AllTold(
-          /*retired_knows=*/facts_.job->workers_decide())) {
+  if (Planted("end.forgets_latecomers") || facts_.roster.AllTold()) {
     return true;
   }
   // After an error workers end with 138, whether they hear of it or not.
@@ -246,7 +252,7 @@ bool JobEnd::SeeksPs() const {
 }
 
 bool JobEnd::IsOurs(const HelloReply& hello) const {
-  return done_before() ? hello.job() == *facts_.options.done_job
+  return done_before() ? hello.job() == *done_job_
                        : hello.history() == facts_.ChiefSender().history();
 }
 

@@ -22,6 +22,8 @@
 #define SERVER_CHIEF_STATE_JOB_END_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -41,7 +43,7 @@ class JobEnd {
   // still hold a shard are told to end, so that all are started again, empty.
   void BeginAnew(const absl::Status& status);
   // Begins the end of a job that an earlier chief has finished.
-  void BeginDone();
+  void BeginDone(const std::string& job);
   // Nobody is waited for any more who need not be.
   void OnStop();
 
@@ -64,12 +66,13 @@ class JobEnd {
                            const absl::Status& end);
   Command StopCommand() const;
   const absl::Status& status() const { return status_; }
+  // BeginDone was called.
+  bool done_before() const { return done_job_.has_value(); }
   // I4: another chief has the job.
   bool superseded() const { return superseded_; }
   absl::Status Superseded() const;
 
  private:
-  bool done_before() const { return facts_.options.done_job.has_value(); }
   bool WaitsForEvaluator() const;
   // True if every worker heard of the end and left, or need not be waited for.
   bool WorkersAreGone() const;
@@ -96,7 +99,8 @@ class JobEnd {
   bool shutdown_ps_ = false;
   bool anew_ = false;  // BeginAnew
   bool superseded_ = false;
-  int64_t begun_ns_ = 0;  // of a job that was done before
+  std::optional<std::string> done_job_;  // of a job that was done before
+  int64_t begun_ns_ = 0;                 // its end
   // By shard.
   std::vector<uint64_t> hello_ticket_;  // that it is asked by; 0: none
   std::vector<bool> asked_;             // Shutdown is under way

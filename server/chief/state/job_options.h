@@ -39,7 +39,9 @@ struct JobOptions {
   // An earlier chief had this very directory and committed nothing in it.
   bool never_saved = false;
   std::optional<std::string> done_job;  // the job is done: its name
-  std::function<uint64_t()> random;     // history ids
+  // The same of a job that its workers may go on with, if they come.
+  std::optional<std::string> finished_job;
+  std::function<uint64_t()> random;  // history ids
 
   // How long the chief waits for each of these, in seconds.
   double start_wait = 180.0;   // for the ps, at the first start

@@ -241,10 +241,9 @@ bool Roster::AnyConnected() const {
                      [](const Worker& w) { return w.connected(); });
 }
 
-bool Roster::AllTold(bool retired_knows) const {
-  return std::all_of(workers_.begin(), workers_.end(), [&](const Worker& w) {
-    return w.told || (retired_knows && w.retired) ||
-           (w.generation == 0 && !w.asked);
+bool Roster::AllTold() const {
+  return std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) {
+    return w.told || (w.generation == 0 && !w.asked);
   });
 }
 

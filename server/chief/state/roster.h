@@ -110,9 +110,8 @@ class Roster {
   bool AllHold() const;
   bool AnyConnected() const;
   // True if every worker that has or wants a slot of this history knows that
-  // the job ends. With `retired_knows` a worker that retired its slot counts as
-  // one that knows: it ended by itself.
-  bool AllTold(bool retired_knows) const;
+  // the job ends.
+  bool AllTold() const;
   // True if every worker that has a slot has said that it has no work left, or
   // has retired its slot and gone.
   bool AllOutOfWork() const;

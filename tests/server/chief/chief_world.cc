@@ -152,6 +152,21 @@ void ChiefWorld::Run(double seconds) {
     Settle();
     CheckSnapshots();
     Settle();
+    for (auto& [w, worker] : workers) {
+      if (worker.finished) {
+        LeaveIfStopped(w);
+      }
+    }
+  }
+}
+
+void ChiefWorld::LeaveIfStopped(int w) {
+  Worker& worker = workers[w];
+  if (worker.stop.has_value() && worker.stream != 0) {
+    Beat(w).IgnoreError();
+    chief_->OnStreamLost(worker.stream);
+    worker.stream = 0;
+    Take();
   }
 }
 
@@ -504,9 +519,6 @@ void ChiefWorld::Retire(int w) {
   }
   worker.finished = true;
   Beat(w).IgnoreError();
-  chief_->OnStreamLost(worker.stream);
-  worker.stream = 0;
-  Take();
   Run(2);  // a Hello to each shard is due
 }
 
@@ -548,12 +560,7 @@ void ChiefWorld::DoContribution(int w, bool torn) {
 void ChiefWorld::Work(int ticks_max) {
   for (int tick = 0; tick < ticks_max && !finished.has_value(); ++tick) {
     for (auto& [w, worker] : workers) {
-      if (worker.stop.has_value() && worker.stream != 0) {
-        Beat(w).IgnoreError();
-        chief_->OnStreamLost(worker.stream);
-        worker.stream = 0;
-        Take();
-      }
+      LeaveIfStopped(w);
       if (worker.take.has_value() && !takes_no_slot) {
         const int slot = *worker.take;
         chief_->OnStreamLost(worker.stream);

@@ -79,7 +79,7 @@ class ChiefWorld {
   // Registers worker `w` as a new process until it has a grant or an error.
   Worker& Join(int w);
   void Register(int w);
-  // SDK job: worker `w` finishes, retires its slot and goes.
+  // SDK job: worker `w` finishes and retires its slot. It waits for the end.
   void Retire(int w);
   // Sends a heartbeat that tells what worker `w` did.
   absl::Status Beat(int w, bool bad = false);
@@ -121,6 +121,7 @@ class ChiefWorld {
  private:
   void Take();
   void Run(const Action& action);
+  void LeaveIfStopped(int w);
   void Call(const ShardCall& call);
   void Snapshot(int s, const SnapshotRequest& request);
   void CheckSnapshots();

@@ -20,6 +20,7 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
+constexpr int kCancelled = 1;
 constexpr int kAborted = 10;
 constexpr int kInvalidArgument = 3;
 constexpr int kAlreadyExists = 6;
@@ -39,12 +40,18 @@ class Cluster {
     options_.runner.ps_addresses = {first_.address(), second_.address()};
     options_.runner.worker_count = workers;
     options_.runner.workdir = workdir;
-    options_.runner.resume = resume;
     options_.runner.transport = transport_.get();
+    StartChief(resume);
+  }
+
+  void StartChief(bool resume) {
+    options_.runner.resume = resume;
     auto chief = ChiefServer::Start(options_);
     EXPECT_TRUE(chief.ok()) << chief.status();
     chief_ = *std::move(chief);
   }
+  // Leaves the ps as they are.
+  void EndChief() { chief_.reset(); }
 
   sdk::Options ForWorker(int index, sdk::Mode mode) const {
     sdk::Options options;
@@ -107,7 +114,7 @@ TEST(SdkChiefTest, FinishedWorkersEndTheJobWithACheckpoint) {
   Cluster cluster(workdir, 2);
   std::vector<std::thread> workers;
   for (const int w : {1, 0}) {
-    workers.emplace_back([&cluster, w] {
+    workers.emplace_back([&cluster, &workdir, w] {
       sdk::Client client = Join(cluster.ForWorker(w, sdk::Mode::kAsync));
       EXPECT_TRUE(client.Pull().ok());
       for (int i = 0; i < 5 + w; ++i) {
@@ -115,14 +122,49 @@ TEST(SdkChiefTest, FinishedWorkersEndTheJobWithACheckpoint) {
       }
       EXPECT_EQ(client.pushes(), 5u + w);
       EXPECT_TRUE(client.Finish().ok());
+      // What was pushed is safe.
+      EXPECT_TRUE(std::filesystem::exists(workdir + "/checkpoints/ckpt-11"));
+      EXPECT_TRUE(std::filesystem::exists(workdir + "/DONE"));
     });
   }
   for (std::thread& worker : workers) {
     worker.join();
   }
   EXPECT_TRUE(cluster.chief().Wait().ok());
-  EXPECT_TRUE(std::filesystem::exists(workdir + "/checkpoints/ckpt-11"));
-  EXPECT_TRUE(std::filesystem::exists(workdir + "/DONE"));
+}
+
+TEST(SdkChiefTest, AWorkerThatHasFinishedHearsOfAnEndBeforeTheLastCheckpoint) {
+  Cluster cluster(FreshDir("sdk_chief_finish_early"), 2);
+  sdk::Client other = Join(cluster.ForWorker(0, sdk::Mode::kAsync));
+  sdk::Client client = Join(cluster.ForWorker(1, sdk::Mode::kAsync));
+  ASSERT_TRUE(Push(&client).ok());
+  std::thread stop([&cluster] {
+    // Finish waits by now, or finds the job stopped: it must not be OK.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    cluster.chief().RequestStop("SIGTERM");
+  });
+  const sdk::Status status = client.Finish();
+  stop.join();
+  EXPECT_EQ(status.code(), kAborted) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("SIGTERM"));
+}
+
+// The chief died right after the last checkpoint, and is started again; nobody
+// else comes any more.
+TEST(SdkChiefTest, AChiefFindsThatAllProgramsHaveFinished) {
+  const std::string workdir = FreshDir("sdk_chief_adopts");
+  Cluster cluster(workdir, 1);
+  int asked = 0;
+  sdk::Options options = cluster.ForWorker(0, sdk::Mode::kAsync);
+  options.keep_waiting = [&asked] { return ++asked < 10; };
+  sdk::Client client = Join(options);
+  ASSERT_TRUE(Push(&client).ok());
+  cluster.EndChief();
+  asked = 0;
+  EXPECT_EQ(client.Finish().code(), kCancelled);  // its slot is retired
+  cluster.StartChief(/*resume=*/true);
+  EXPECT_TRUE(cluster.chief().Wait().ok());
+  EXPECT_TRUE(std::filesystem::exists(workdir + "/checkpoints/ckpt-1"));
 }
 
 TEST(SdkChiefTest, AStoppedJobContinuesFromItsCheckpoint) {

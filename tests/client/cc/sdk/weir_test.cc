@@ -232,6 +232,23 @@ TEST(WeirSdkTest, GroupsHaveTheirOwnSettings) {
   EXPECT_EQ(client->Values("seen")[0], 0.7f);
 }
 
+// Sync: the servers would take it for a repeated push, and it would be lost.
+TEST(WeirSdkTest, ASyncPushIsOfTheValuesOfItsStep) {
+  Servers servers;
+  sdk::Options options = servers.ForWorker();
+  options.mode = Mode::kSync;
+  auto client = Client::Connect(options);
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  ASSERT_TRUE(client->Push().ok());  // of the initial values
+  const Status status = client->Push();
+  EXPECT_EQ(status.code(), 9) << status.message();
+  EXPECT_NE(status.message().find("call Pull before it"), std::string::npos);
+  ASSERT_TRUE(client->Pull().ok());
+  ASSERT_TRUE(client->PushPull().ok());
+  ASSERT_TRUE(client->PushPull().ok());
+  EXPECT_EQ(client->pushes(), 3u);
+}
+
 // Sync: the other worker never comes.
 TEST(WeirSdkTest, AWaitEndsWhenTheCallerSaysSo) {
   Servers servers;

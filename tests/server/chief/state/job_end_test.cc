@@ -16,9 +16,9 @@ using Phase = JobFacts::Phase;
 
 // The end of a job on two shards with two workers.
 struct Ending {
-  explicit Ending(bool done_before = false)
-      : facts(Options(done_before)), end(&facts) {}
-  JobOptions Options(bool done_before) {
+  explicit Ending(bool done_before = false, bool finished = false)
+      : facts(Options(done_before, finished)), end(&facts) {}
+  JobOptions Options(bool done_before, bool finished) {
     JobOptions options;
     options.spec.set_name("mine");
     options.spec.mutable_limits()->set_lost_after_seconds(10);
@@ -28,6 +28,9 @@ struct Ending {
     options.clock = &clock;
     if (done_before) {
       options.done_job = "mine";
+    }
+    if (finished) {
+      options.finished_job = "mine";
     }
     return options;
   }
@@ -79,7 +82,7 @@ struct Ending {
 
 TEST(JobEndTest, ADoneJobTellsEveryWorkerAndEveryPsThenEnds) {
   Ending e(/*done_before=*/true);
-  e.end.BeginDone();
+  e.end.BeginDone("mine");
   EXPECT_THAT(e.ShutDowns(), SizeIs(0));
   e.Hello(0, "mine");
   EXPECT_EQ(e.ShutDowns(), std::vector<int>{0});
@@ -98,9 +101,29 @@ TEST(JobEndTest, ADoneJobTellsEveryWorkerAndEveryPsThenEnds) {
   EXPECT_TRUE(e.end.status().ok());
 }
 
+// A chief of scripts was started again, and nobody goes on with the job.
+TEST(JobEndTest, AFinishedJobThatNobodyGoesOnWithIsDone) {
+  Ending e(/*done_before=*/false, /*finished=*/true);
+  e.end.Fail(absl::UnavailableError("ps 0 did not answer for 180 s"));
+  EXPECT_TRUE(e.end.done_before());
+  e.ShutDowns();
+  e.clock.Advance(std::chrono::seconds(11));
+  e.ShutDowns();
+  EXPECT_EQ(e.finishes, 1);
+  EXPECT_TRUE(e.end.status().ok());
+}
+
+TEST(JobEndTest, AFinishedJobThatGoesOnCanFail) {
+  Ending e(/*done_before=*/false, /*finished=*/true);
+  e.facts.Enter(JobFacts::Phase::kTraining);
+  e.end.Fail(absl::UnavailableError("a ps is lost"));
+  EXPECT_FALSE(e.end.done_before());
+  EXPECT_EQ(e.end.status(), absl::UnavailableError("a ps is lost"));
+}
+
 TEST(JobEndTest, APsOfAnotherJobIsLeftAlone) {  // I5
   Ending e(/*done_before=*/true);
-  e.end.BeginDone();
+  e.end.BeginDone("mine");
   e.Hello(0, "mine");
   e.Hello(1, "other");
   EXPECT_EQ(e.ShutDowns(), std::vector<int>{0});
@@ -113,7 +136,7 @@ TEST(JobEndTest, APsOfAnotherJobIsLeftAlone) {  // I5
 
 TEST(JobEndTest, ADoneJobWaitsOnlySoLongForThoseThatStayAway) {
   Ending e(/*done_before=*/true);
-  e.end.BeginDone();
+  e.end.BeginDone("mine");
   for (const int finishes : {0, 1}) {
     e.ShutDowns();
     EXPECT_EQ(e.finishes, finishes);
@@ -123,7 +146,7 @@ TEST(JobEndTest, ADoneJobWaitsOnlySoLongForThoseThatStayAway) {
 
 TEST(JobEndTest, ADoneJobAsksAPsUntilItAnswersAndASignalEndsTheWait) {
   Ending e(/*done_before=*/true);
-  e.end.BeginDone();
+  e.end.BeginDone("mine");
   e.end.Tick();
   EXPECT_THAT(e.facts.actions, SizeIs(2));  // a Hello to each
   for (const int s : {0, 1}) {
@@ -142,7 +165,7 @@ TEST(JobEndTest, ADoneJobAsksAPsUntilItAnswersAndASignalEndsTheWait) {
 
 TEST(JobEndTest, AShutdownThatDidNotArriveIsSentAgain) {
   Ending e(/*done_before=*/true);
-  e.end.BeginDone();
+  e.end.BeginDone("mine");
   e.Hello(0, "mine");
   EXPECT_EQ(e.ShutDowns(), std::vector<int>{0});
   e.end.OnShutdown(0, absl::UnavailableError("restarting"));

@@ -267,19 +267,18 @@ TEST(RosterTest, AHoldWaitsForConnectedWorkersWithWorkOnly) {
 
 TEST(RosterTest, TheEndWaitsForWhoeverHasOrWantsASlot) {
   Book book(3);
-  EXPECT_TRUE(book.roster.AllTold(false));  // nobody ever came
+  EXPECT_TRUE(book.roster.AllTold());  // nobody ever came
   book.roster.mutable_worker(2)->asked = true;
-  EXPECT_FALSE(book.roster.AllTold(false));
+  EXPECT_FALSE(book.roster.AllTold());
   book.roster.mutable_worker(2)->told = true;
   book.Grant(7, /*stream=*/3);
-  EXPECT_FALSE(book.roster.AllTold(false));
+  EXPECT_FALSE(book.roster.AllTold());
   book.roster.SetRetired(0, true);
-  EXPECT_FALSE(book.roster.AllTold(/*retired_knows=*/false));
-  EXPECT_TRUE(book.roster.AllTold(/*retired_knows=*/true));
+  EXPECT_FALSE(book.roster.AllTold());
   Progress progress = Beat(0, 1);
   progress.set_ending(true);
   ASSERT_TRUE(book.OnProgress(3, progress).ok());
-  EXPECT_TRUE(book.roster.AllTold(/*retired_knows=*/false));
+  EXPECT_TRUE(book.roster.AllTold());
 }
 
 TEST(RosterTest, RetiringASlotTakesARoundAndANewGenerationBringsItBack) {
