@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "common/io/object_store.h"
 #include "proto/ps.pb.h"
-#include "sim/place.h"
+#include "sim/places/place.h"
 
 namespace weir::sim {
 

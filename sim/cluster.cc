@@ -9,6 +9,7 @@
 #include "common/io/files.h"
 #include "common/threads/scheduler.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "sim/script.h"
 
 namespace weir::sim {
 namespace {
@@ -35,16 +36,17 @@ Cluster::Cluster(const JobPlan& plan, const std::string& data_dir,
     : plan_(plan),
       result_(result),
       place_(plan.disk ? static_cast<Place*>(&disk_) : &objects_),
-      job_(MakePlace(plan.SpecText(), data_dir)),
+      job_(MakePlace(plan, data_dir)),
       checkpoints_(place_,
                    plan.disk ? static_cast<ObjectStore*>(&disk_) : &objects_,
                    plan.run_place(), job_.spec_text),
       health_(plan_) {
-  job_.run = plan_.run_place();
-  job_.worker_count = plan_.workers;
   job_.network = &network_;
   job_.objects = plan.disk ? static_cast<ObjectStore*>(&disk_) : &objects_;
   job_.counts = &result->counts;
+  if (job_.script.has_value()) {
+    job_.script->on_pushes = std::bind_front(&HealthChecks::OnPushes, &health_);
+  }
   network_.SetFaults(plan_.network);
   network_.SetWatch({std::bind_front(&Cluster::CheckRestore, this),
                      std::bind_front(&HealthChecks::OnProgress, &health_),
@@ -78,6 +80,7 @@ void Cluster::AddTask(const char* role, int index) {
   auto task = std::make_unique<Task>();
   task->role = role;
   task->index = index;
+  task->is_script = plan_.script && task->role == "worker";
   task->name = absl::StrCat(role, "/", index);
   tasks_.push_back(std::move(task));
   tasks_.back()->StartWeirTask();
@@ -104,8 +107,8 @@ void Cluster::SuperviseTask(Task* task, bool troubles_are_over) {
       Check(health_.OnStopped(checkpoints_.contributions()));
     }
   }
-  if (task->role == "ps" && task->run != nullptr && troubles_are_over &&
-      WasDone()) {
+  if ((task->role == "ps" || task->is_script) && task->run != nullptr &&
+      troubles_are_over && WasDone()) {
     Kill(std::exchange(task->run, nullptr)->process);
     task->ended = kExitOk;
   }
@@ -133,7 +136,8 @@ void Cluster::CheckExit(const Task& task, const ProcessRun& run) {
                        run.words));
   }
   Check(checkpoints_.Look());
-  if (code == kExitOk && checkpoints_.newest() < plan_.last_step()) {
+  if (code == kExitOk && !task.is_script &&
+      checkpoints_.newest() < plan_.last_step()) {
     Break(absl::StrCat(task.name, " ended with 0 before the job was done"));
   }
   Check(health_.OnEnd(run.process, code));
@@ -169,6 +173,8 @@ void Cluster::RunProcess(const Task& task,
       status = RunPs(job_, task.index, run.get());
     } else if (task.role == "chief") {
       status = RunChief(job_, run.get());
+    } else if (task.is_script) {
+      status = RunScript(job_, task.index, run.get());
     } else {
       status = RunWorker(job_, task.index, run.get());
     }
@@ -254,7 +260,8 @@ void Cluster::LosePower(nanoseconds back_at) {
   Check(checkpoints_.Look());
   bool any_ended_well = false;
   for (const auto& task : tasks_) {
-    any_ended_well = any_ended_well || task->ended == kExitOk;
+    any_ended_well =
+        any_ended_well || (task->ended == kExitOk && !task->is_script);
     if (task->run != nullptr) {
       Kill(std::exchange(task->run, nullptr)->process);
     }
@@ -282,9 +289,9 @@ bool Cluster::AllEnded() const {
 
 // As `weir task` looks for DONE, for a ps that could not hear its chief: one
 // that was halted or parted, or whose chief was told to end. One that was
-// killed has to hear it.
+// killed has to hear it. Nobody tells a script, nor the ps of scripts.
 bool Cluster::WasDone() {
-  if (plan_.OnlyKills() || !checkpoints_.Done()) {
+  if ((plan_.OnlyKills() && !plan_.script) || !checkpoints_.Done()) {
     return false;
   }
   done_at_ = done_at_.value_or(Now());

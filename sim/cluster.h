@@ -19,11 +19,11 @@
 
 #include "absl/status/status.h"
 #include "sim/checkpoint_checks.h"
-#include "sim/disk.h"
 #include "sim/health_checks.h"
 #include "sim/job_plan.h"
 #include "sim/network.h"
-#include "sim/object_store.h"
+#include "sim/places/disk.h"
+#include "sim/places/object_store.h"
 #include "sim/tasks.h"
 #include "sim/world.h"
 

@@ -69,22 +69,26 @@ HealthChecks::Process HealthChecks::Forget(int process) {
 void HealthChecks::OnProgress(int process, const Progress& progress) {
   const auto [found, fresh] = workers_.try_emplace(process);
   Worker& worker = found->second;
-  worker.done = progress.next_sequence();
   if (fresh || worker.slot != progress.slot()) {
     worker.slot = progress.slot();
     worker.may_be_finished = false;
     Look(&worker);
   }
   worker.out_of_work = progress.out_of_work();
-  of_slot_[worker.slot] = worker.done;
+  if (!plan_.script) {
+    of_slot_[worker.slot] = progress.next_sequence();
+  }
 }
 
 void HealthChecks::OnPush(int process, uint64_t sequence) {
   const auto found = workers_.find(process);
   if (found != workers_.end()) {
     found->second.pushed = Now();
-    found->second.may_be_finished =
-        (sequence + 2) * static_cast<uint64_t>(plan_.workers) > plan_.steps;
+    Worker& worker = found->second;
+    worker.may_be_finished =
+        plan_.script ? of_slot_[worker.slot] + 2 > plan_.pushes_of_rank()
+                     : (sequence + 2) * static_cast<uint64_t>(plan_.workers) >
+                           plan_.steps;
   }
 }
 
@@ -128,7 +132,8 @@ absl::Status HealthChecks::OnEnd(int process, int code) {
         absl::StrCat(task, " ended with ", code, " after ",
                      std::min(calm, Now()) / seconds(1), " s without trouble"));
   }
-  if (code != kExitReplaced && started_when_done &&
+  const bool may_not_know = plan_.script && absl::StartsWith(task, "worker");
+  if (code != kExitReplaced && started_when_done && !may_not_know &&
       trouble_until_ < started) {  // I3
     return absl::InternalError(absl::StrCat(
         task, " started when the job was done, and ended with ", code));
@@ -174,6 +179,16 @@ absl::Status HealthChecks::CheckWorker(Worker* worker) {
   return absl::OkStatus();
 }
 
+// Sync: that all of them have brought.
+uint64_t HealthChecks::StepsOfScripts() const {
+  uint64_t steps = plan_.steps;
+  for (int rank = 0; rank < plan_.workers; ++rank) {
+    const auto found = of_slot_.find(static_cast<uint32_t>(rank));
+    steps = std::min(steps, found == of_slot_.end() ? 0 : found->second);
+  }
+  return steps;
+}
+
 uint64_t HealthChecks::Receipts() const {
   uint64_t receipts = 0;
   for (const auto& [slot, done] : of_slot_) {
@@ -191,10 +206,14 @@ void HealthChecks::OnStop() {
   if (!quiet) {
     return;
   }
-  const uint64_t receipts = Receipts();
-  // A sync step without its last contribution is not saved.
-  to_save_ = plan_.mode == Mode::kSync ? receipts - receipts % plan_.in_step
-                                       : receipts;
+  to_save_ = Receipts();
+  if (plan_.mode == Mode::kSync) {
+    // A step without its last contribution is not saved.
+    to_save_ = *to_save_ - *to_save_ % plan_.in_step;
+    if (plan_.script) {
+      to_save_ = StepsOfScripts() * plan_.in_step;
+    }
+  }
 }
 
 absl::Status HealthChecks::OnStopped(uint64_t saved) {

@@ -13,7 +13,8 @@
 //   I2. A worker's process ends with "replaced" only where another one of its
 //       task was started beside it; of two, one stays. Of two chiefs that start
 //       at one time each may find some of the shards with the other.
-//   I3. Whoever starts when the job is done ends well, or by trouble.
+//   I3. Whoever starts when the job is done ends well, or by trouble; but for a
+//       script, which nobody tells.
 //   I4. In quiet a worker that has work does some of it. In async it does so
 //       too while the chief is away, or another worker is slow or lost, and is
 //       not held for most of the time.
@@ -51,6 +52,10 @@ class HealthChecks {
 
   void OnStart(int process, const std::string& task, bool done);
   void OnProgress(int process, const Progress& progress);
+  // Of scripts: what the program of a rank knows to be taken.
+  void OnPushes(int rank, uint64_t pushes) {
+    of_slot_[static_cast<uint32_t>(rank)] = pushes;
+  }
   // A worker pushes a block of this contribution of its slot.
   void OnPush(int process, uint64_t sequence);
   // It reads a command of its chief.
@@ -77,7 +82,6 @@ class HealthChecks {
  private:
   struct Worker {
     uint32_t slot = 0;
-    uint64_t done = 0;  // contributions
     bool out_of_work = false;
     // Since then it is looked at.
     std::chrono::nanoseconds since{0};
@@ -92,6 +96,8 @@ class HealthChecks {
   void Affect(std::chrono::nanoseconds until, Whom whom);
   void Look(Worker* worker);
   absl::Status CheckWorker(Worker* worker);
+
+  uint64_t StepsOfScripts() const;
 
   struct Process {
     std::string task;

@@ -73,15 +73,16 @@ double Norm(const std::vector<float>& values) {
   return std::sqrt(sum);
 }
 
-// Whether the values of a job are those of the job alone: in sync every bit of
-// them, else as near as no lack of a contribution would be.
+// Whether the values of a job are those of the job alone: in sync, and those
+// of scripts, every bit of them, else as near as no lack of a contribution
+// would be.
 std::string Compare(const JobPlan& plan, const std::vector<float>& values,
                     const std::vector<float>& alone) {
   if (values.size() != alone.size()) {
     return absl::StrCat("there are ", values.size(), " values and rows, and ",
                         alone.size(), " of the same job alone");
   }
-  if (plan.mode == Mode::kSync) {
+  if (plan.mode == Mode::kSync || plan.script) {
     return values == alone ? ""
                            : "the values are not those of the same job alone";
   }

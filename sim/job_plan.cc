@@ -79,7 +79,11 @@ JobPlan DrawJobPlan() {
   plan.in_step = 1 + RandomBelow(4);
   plan.every_steps = 1 + RandomBelow(10);
   plan.block_elements = Pick({1024, 4096});
-  plan.table = RandomBelow(3) == 0;
+  plan.script = RandomBelow(4) == 0;
+  plan.table = !plan.script && RandomBelow(3) == 0;
+  if (plan.script) {
+    plan.in_step = static_cast<uint64_t>(plan.workers);
+  }
   plan.pace = Pick({milliseconds(0), milliseconds(20), milliseconds(200)});
   plan.network.delay_min = Pick({milliseconds(0), milliseconds(1)});
   plan.network.delay_max =
@@ -107,6 +111,18 @@ std::chrono::nanoseconds JobPlan::object_time() const {
   // Of a file its temporary one, its bytes, their sync, its name, and that of
   // its directory.
   return (disk ? 6 : 1) * store.delay_max;
+}
+
+uint64_t JobPlan::pushes_of_rank() const {
+  const auto ranks = static_cast<uint64_t>(workers);
+  return mode == Mode::kSync ? steps : (steps + ranks - 1) / ranks;
+}
+
+uint64_t JobPlan::contributions() const {
+  if (script) {
+    return pushes_of_rank() * static_cast<uint64_t>(workers);
+  }
+  return mode == Mode::kSync ? steps * in_step : steps;
 }
 
 bool JobPlan::OnlyKills() const {
@@ -143,7 +159,9 @@ LeftOut JobPlan::CanLeaveOut() const {
 JobPlan JobPlan::Alone() const {
   JobPlan alone = *this;
   alone.ps = 1;
-  alone.workers = 1;
+  if (!script) {
+    alone.workers = 1;
+  }
   alone.pace = std::chrono::nanoseconds(0);
   alone.network = Faults();
   alone.store = PlaceFaults();
@@ -190,10 +208,10 @@ std::string JobPlan::Words() const {
       UpdateOf(mode, in_step), ", ", ps, " ps, ", workers, " workers, ", steps,
       " steps, saved every ", every_steps, ", ", block_elements,
       " elements a block, ", table ? "a table, " : "",
-      "turns of workers take up to ", pace / milliseconds(1),
-      " ms, messages take up to ", network.delay_max / milliseconds(1),
-      " ms, one in ", network.reset_one_in, " breaks its connection, the ",
-      disk ? "disk" : "store", " takes up to ",
+      script ? "scripts, " : "", "turns of workers take up to ",
+      pace / milliseconds(1), " ms, messages take up to ",
+      network.delay_max / milliseconds(1), " ms, one in ", network.reset_one_in,
+      " breaks its connection, the ", disk ? "disk" : "store", " takes up to ",
       store.delay_max / milliseconds(1), " ms and does not answer one call in ",
       store.unavailable_one_in,
       absl::StrJoin(faults, "", [](std::string* out, const Fault& fault) {

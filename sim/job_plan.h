@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sim/network.h"
-#include "sim/place.h"
+#include "sim/places/place.h"
 #include "sim/plan.h"
 
 namespace weir::sim {
@@ -54,6 +54,8 @@ struct JobPlan {
   int block_elements = 64;
   bool disk = false;   // checkpoints are on one, not in an object store
   bool table = false;  // the model reads an embedding table
+  // Its workers are programs of the SDK, without a job file.
+  bool script = false;
   // Each turn of a worker takes up to so long, as if it had much to compute.
   std::chrono::nanoseconds pace{0};
   Faults network;
@@ -65,10 +67,12 @@ struct JobPlan {
   // one that is killed is started again at once.
   bool OnlyKills() const;
   // As the last checkpoint counts them.
-  uint64_t last_step() const { return steps; }
-  uint64_t contributions() const {
-    return mode == Mode::kSync ? steps * in_step : steps;
+  uint64_t last_step() const {
+    return script && mode != Mode::kSync ? contributions() : steps;
   }
+  uint64_t contributions() const;
+  // Of a script.
+  uint64_t pushes_of_rank() const;
   // The same job without some of its faults.
   JobPlan Without(LeftOut left_out) const;
   LeftOut CanLeaveOut() const;
@@ -78,7 +82,8 @@ struct JobPlan {
   std::chrono::nanoseconds object_time() const;
   std::string SpecText() const;
   std::string Words() const;
-  // The same job without troubles, with one ps and one worker.
+  // The same job without troubles, with one ps and one worker; of scripts, each
+  // of which is another one, with all of them.
   JobPlan Alone() const;
 };
 

@@ -29,7 +29,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr char kChief[] = "chief:1";
 constexpr auto kPsGrace = std::chrono::seconds(25);
 // As the chief's server: for the last commands to go out.
 constexpr auto kChiefGrace = milliseconds(500);
@@ -40,6 +39,7 @@ void Task::StartWeirTask() {
   Supervisor::Options options;
   options.alone = true;
   options.healthy_after = std::chrono::seconds(60);
+  options.user_commands = is_script;
   LocalTask local;
   local.role = role;
   local.index = index;
@@ -55,9 +55,18 @@ bool Task::ended_for_good() const {
          *ended != kExitReplaced;
 }
 
-JobPlace MakePlace(const std::string& spec_text, const std::string& data_dir) {
+JobPlace MakePlace(const JobPlan& plan, const std::string& data_dir) {
   JobPlace place;
-  absl::StatusOr<JobSpec> spec = ParseJobSpec(spec_text, "sim");
+  place.run = plan.run_place();
+  place.worker_count = plan.workers;
+  if (plan.script) {
+    // As `weir_chief` without a job file.
+    place.script = ScriptOptions{plan.mode, plan.pushes_of_rank(), nullptr};
+    place.spec.mutable_checkpoint()->set_every_steps(plan.every_steps);
+    place.spec.mutable_checkpoint()->set_keep(2);
+    return place;
+  }
+  absl::StatusOr<JobSpec> spec = ParseJobSpec(plan.SpecText(), "sim");
   if (!spec.ok()) {
     std::fprintf(stderr, "%s\n", spec.status().ToString().c_str());
     std::abort();
@@ -106,6 +115,7 @@ absl::Status RunChief(const JobPlace& place, ProcessRun* run) {
   auto* const transport = place.network->NewTransport().release();
   ChiefRunner::Options options;
   options.spec = place.spec;
+  options.sdk_job = place.script.has_value();
   options.ps_addresses = place.ps_addresses;
   options.worker_count = place.worker_count;
   options.workdir = place.run;

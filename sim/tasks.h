@@ -17,10 +17,21 @@
 #include "common/io/object_store.h"
 #include "deploy/launcher/supervisor.h"
 #include "proto/job_spec.pb.h"
+#include "sim/job_plan.h"
 #include "sim/network.h"
 #include "sim/world.h"
 
 namespace weir::sim {
+
+inline constexpr char kChief[] = "chief:1";  // its address
+
+// What the programs of a job of scripts do.
+struct ScriptOptions {
+  Mode mode = Mode::kAsync;
+  uint64_t pushes = 0;  // of each rank
+  // Hears the pushes of a rank that its program knows to be taken.
+  std::function<void(int rank, uint64_t pushes)> on_pushes;
+};
 
 // What all tasks of a job know.
 struct JobPlace {
@@ -30,13 +41,14 @@ struct JobPlace {
   std::vector<std::string> ps_addresses;
   int worker_count = 0;
   std::string data_dir;
+  std::optional<ScriptOptions> script;  // else a job file
   Network* network = nullptr;
   ObjectStore* objects = nullptr;
   WorldCounts* counts = nullptr;
 };
 
-// With what the job's text says, which is right; the rest is for the caller.
-JobPlace MakePlace(const std::string& spec_text, const std::string& data_dir);
+// With what the plan says of the job; the rest is for the caller.
+JobPlace MakePlace(const JobPlan& plan, const std::string& data_dir);
 
 // One process of a task.
 struct ProcessRun {
@@ -57,6 +69,7 @@ struct Task {
 
   std::string role;
   int index = 0;
+  bool is_script = false;  // a program of a user
   std::string name;
   std::unique_ptr<Supervisor> supervisor;
   std::shared_ptr<ProcessRun> run;       // null: none runs

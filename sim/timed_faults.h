@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/place.h"
+#include "sim/places/place.h"
 
 namespace weir::sim {
 

@@ -73,8 +73,8 @@ class Files : public ObjectStore {
   // `from` stays. Only one of many callers gets OK.
   virtual absl::Status RenameNew(const std::string& from,
                                  const std::string& to) = 0;
-  // Of ObjectStore there are also TryLock, List (without "." and ".."), MakeDirectories,
-  // MakeDirectory, Remove, Stat and SyncDirectory.
+  // Of ObjectStore there are also TryLock, List (without "." and ".."),
+  // MakeDirectories, MakeDirectory, Remove, Stat and SyncDirectory.
 
   // The calls below are made of those above, so FaultyFiles reaches them, too.
 

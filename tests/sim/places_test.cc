@@ -7,8 +7,8 @@
 #include <string>
 
 #include "common/threads/scheduler.h"
-#include "sim/disk.h"
-#include "sim/object_store.h"
+#include "sim/places/disk.h"
+#include "sim/places/object_store.h"
 #include "tests/common/objects/object_store_contract.h"
 
 namespace weir::sim {

@@ -5,8 +5,8 @@
 // (common/objects/s3_store.h), whose promises it makes.
 //
 // Threads: for fibres.
-#ifndef SIM_OBJECT_STORE_H_
-#define SIM_OBJECT_STORE_H_
+#ifndef SIM_PLACES_OBJECT_STORE_H_
+#define SIM_PLACES_OBJECT_STORE_H_
 
 #include <map>
 #include <memory>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/io/object_store.h"
-#include "sim/place.h"
+#include "sim/places/place.h"
 
 namespace weir::sim {
 
@@ -53,4 +53,4 @@ class SimObjectStore : public ObjectStore, public Place {
 
 }  // namespace weir::sim
 
-#endif  // SIM_OBJECT_STORE_H_
+#endif  // SIM_PLACES_OBJECT_STORE_H_

@@ -13,8 +13,8 @@
 //       order, some of the others. Nothing else is promised by POSIX.
 //   I3. The death of a process loses nothing but its locks.
 // Threads: for fibres.
-#ifndef SIM_DISK_H_
-#define SIM_DISK_H_
+#ifndef SIM_PLACES_DISK_H_
+#define SIM_PLACES_DISK_H_
 
 #include <cstdint>
 #include <map>
@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "common/io/files.h"
-#include "sim/place.h"
+#include "sim/places/place.h"
 
 namespace weir::sim {
 
@@ -101,4 +101,4 @@ class SimDisk : public Files, public Place {
 
 }  // namespace weir::sim
 
-#endif  // SIM_DISK_H_
+#endif  // SIM_PLACES_DISK_H_

@@ -1,4 +1,4 @@
-#include "sim/object_store.h"
+#include "sim/places/object_store.h"
 
 #include <algorithm>
 #include <utility>

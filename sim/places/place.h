@@ -1,16 +1,16 @@
 // Where a simulated job keeps its checkpoints: how long calls take, whether
 // there is room, and what an observer needs.
 //
-// Place: under the object store (sim/object_store.h) and the disk
-// (sim/disk.h).
+// Place: under the object store (sim/places/object_store.h) and the disk
+// (sim/places/disk.h).
 //
 // Invariants
 //   I1. A call takes effect as a whole at one point of its time. A process that
 //       is killed in the middle may have had its effect or not.
 //   I2. A call that ends with UNAVAILABLE was carried out, or not.
 // Threads: for fibres.
-#ifndef SIM_PLACE_H_
-#define SIM_PLACE_H_
+#ifndef SIM_PLACES_PLACE_H_
+#define SIM_PLACES_PLACE_H_
 
 #include <chrono>
 #include <cstdint>
@@ -91,4 +91,4 @@ class Place {
 
 }  // namespace weir::sim
 
-#endif  // SIM_PLACE_H_
+#endif  // SIM_PLACES_PLACE_H_

@@ -1,4 +1,4 @@
-#include "sim/disk.h"
+#include "sim/places/disk.h"
 
 #include <algorithm>
 #include <cerrno>

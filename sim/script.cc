@@ -1,0 +1,92 @@
+#include "sim/script.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "client/cc/sdk/session.h"
+#include "client/cc/weir.h"
+#include "common/base/status.h"
+
+namespace weir::sim {
+namespace {
+
+constexpr int kOptimizerRate = 1;
+constexpr int64_t kBlockElements = 16;
+// A tensor of several blocks and a small one.
+constexpr int64_t kElements[] = {100, 7};
+constexpr const char* kNames[] = {"w", "b"};
+
+sdk::Mode ModeOf(Mode mode) {
+  switch (mode) {
+    case Mode::kSync:
+      return sdk::Mode::kSync;
+    case Mode::kStaleness:
+      return sdk::Mode::kBoundedStaleness;
+    default:
+      return sdk::Mode::kAsync;
+  }
+}
+
+sdk::Options OptionsOf(const JobPlace& place, int rank) {
+  sdk::Options options;
+  options.ps = place.ps_addresses;
+  options.chief = kChief;
+  options.rank = rank;
+  options.worker_count = place.worker_count;
+  options.job = "script";
+  options.mode = ModeOf(place.script->mode);
+  options.staleness_bound = 2;
+  options.groups[0].learning_rate = kOptimizerRate;
+  options.block_elements = kBlockElements;
+  return options;
+}
+
+void Fill(std::span<float> gradient, int rank, uint64_t push) {
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    gradient[i] = static_cast<float>(
+        1 + (i + 3 * push + 5 * static_cast<uint64_t>(rank)) % 11);
+  }
+}
+
+}  // namespace
+
+absl::Status RunScript(const JobPlace& place, int rank, ProcessRun* run) {
+  const auto stopped = std::make_shared<bool>(false);
+  sdk::Options options = OptionsOf(place, rank);
+  options.keep_waiting = [stopped] { return !*stopped; };
+  sdk::Session::Wire wire;
+  wire.transport = place.network->NewTransport();
+  wire.chief = place.network->NewChiefLink(kChief);
+  // Never deleted, as a process that ends deletes nothing.
+  auto* const session = new sdk::Session(std::move(options), std::move(wire));
+  run->on_term = [stopped] { *stopped = true; };
+  WEIR_RETURN_IF_ERROR(session->Connect());
+  std::vector<sdk::Tensor> tensors(2);
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    tensors[t].name = kNames[t];
+    tensors[t].shape = {kElements[t]};
+  }
+  WEIR_RETURN_IF_ERROR(session->Declare(tensors, {}));
+  WEIR_RETURN_IF_ERROR(session->Pull());
+  for (;;) {
+    const uint64_t pushes = session->pushes();
+    place.script->on_pushes(rank, pushes);
+    if (pushes >= place.script->pushes) {
+      break;
+    }
+    for (const char* const name : kNames) {
+      Fill(session->Gradient(name), rank, pushes);
+    }
+    WEIR_RETURN_IF_ERROR(session->Begin({}));
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      WEIR_RETURN_IF_ERROR(session->Ready(static_cast<int>(t)));
+    }
+    WEIR_RETURN_IF_ERROR(session->End());
+    WEIR_RETURN_IF_ERROR(session->Wait());
+  }
+  return session->Finish();
+}
+
+}  // namespace weir::sim
