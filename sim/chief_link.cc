@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "common/threads/scheduler.h"
 #include "proto/wire/wire_version.h"
 
@@ -66,6 +67,12 @@ class SimHeartbeat : public HeartbeatStream {
   ~SimHeartbeat() override { Cancel(); }
 
   void Open() override {
+    const absl::Status admitted =
+        network_->Admit(process_, "/weir.Chief/Heartbeat");
+    if (!admitted.ok()) {
+      line_->End(admitted);
+      return;
+    }
     const Network::Server* const server = network_->Find(address_);
     if (server == nullptr) {
       line_->End(absl::UnavailableError("connection refused"));
@@ -203,11 +210,18 @@ absl::StatusOr<Reply> Ask(Network* network, const std::string& address,
 absl::Status SimChiefLink::Register(const RegisterRequest& request,
                                     milliseconds timeout,
                                     RegisterReply* reply) {
-  const auto answer =
-      Ask<RegisterReply>(network_, address_, process_, Now() + timeout,
-                         [request](ChiefRunner* chief, auto done) {
-                           chief->Register(request, done);
-                         });
+  WEIR_RETURN_IF_ERROR(network_->Admit(process_, "/weir.Chief/Register"));
+  const auto answer = Ask<RegisterReply>(
+      network_, address_, process_, Now() + timeout,
+      [request, caller = network_->IdentityOf(process_)](ChiefRunner* chief,
+                                                         auto done) {
+        const absl::Status rank = chief->CheckRank(caller, request);
+        if (rank.ok()) {
+          chief->Register(request, done);
+        } else {
+          done(rank);
+        }
+      });
   if (!answer.ok()) {
     return answer.status();
   }
@@ -217,6 +231,7 @@ absl::Status SimChiefLink::Register(const RegisterRequest& request,
 }
 
 absl::Status SimChiefLink::Probe(milliseconds timeout) {
+  WEIR_RETURN_IF_ERROR(network_->Admit(process_, "/weir.Chief/GetStatus"));
   return Ask<ChiefStatus>(
              network_, address_, process_, Now() + timeout,
              [](ChiefRunner* chief, auto done) { chief->GetStatus(done); })

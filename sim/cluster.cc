@@ -9,6 +9,7 @@
 #include "common/io/files.h"
 #include "common/threads/scheduler.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/security/peer_identity.h"
 #include "sim/script.h"
 
 namespace weir::sim {
@@ -28,6 +29,10 @@ constexpr auto kDoneMax = seconds(30);
 constexpr auto kStrayMax = seconds(30);
 // One of two chiefs may wait so long for ps that the other has shut down.
 constexpr auto kPsWait = seconds(180);
+
+PeerIdentity IdentityOf(const Task& task) {
+  return {"sim", *ParsePeerRole(task.role), task.index};
+}
 
 }  // namespace
 
@@ -167,7 +172,7 @@ void Cluster::RunProcess(const Task& task,
                          const std::shared_ptr<ProcessRun>& run) {
   Note(absl::StrCat("start ", task.name, " as ", run->process));
   StartAs(run->process, [this, &task, run] {
-    network_.Join();
+    network_.Join(IdentityOf(task));
     absl::Status status;
     if (task.role == "ps") {
       status = RunPs(job_, task.index, run.get());

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "server/ps/service/answer_flow.h"
+#include "server/ps/service/slot_rights.h"
 
 namespace weir::sim {
 namespace {
@@ -16,6 +17,8 @@ namespace {
 // gRPC's flow control lets about so many messages of a test's size leave before
 // the first one is read.
 constexpr size_t kWindow = 8;
+
+constexpr char kService[] = "/weir.ParameterServer/";
 
 Payload CopyOf(std::span<const char> bytes) {
   auto copy = std::make_shared<std::vector<char>>(bytes.begin(), bytes.end());
@@ -105,8 +108,15 @@ class SimFlow : public AnswerFlow {
 template <typename Request, typename Header>
 class SimStream : public DataStream<Request, Header> {
  public:
-  SimStream(Network* network, std::string address, int process)
+  SimStream(Network* network, std::string address, int process,
+            const char* method)
       : network_(network), address_(std::move(address)) {
+    const absl::Status admitted =
+        network_->Admit(process, absl::StrCat(kService, method));
+    if (!admitted.ok()) {
+      end_->End(admitted);
+      return;
+    }
     const Network::Server* const server = network_->Find(address_);
     if (server == nullptr) {
       end_->End(absl::UnavailableError("connection refused"));
@@ -217,11 +227,11 @@ class SimLink : public ControlLink, public DataLink {
 
   std::unique_ptr<PushPullStream> OpenPushPull() override {
     return std::make_unique<SimStream<GradientChunk, ValueChunk>>(
-        network_, address_, process_);
+        network_, address_, process_, "PushPull");
   }
   std::unique_ptr<PullRowsStream> OpenPullRows() override {
     return std::make_unique<SimStream<PullRowsChunk, RowChunk>>(
-        network_, address_, process_);
+        network_, address_, process_, "PullRows");
   }
 
   absl::StatusOr<PushRowsReply> PushRows(
@@ -233,52 +243,59 @@ class SimLink : public ControlLink, public DataLink {
       chunks.emplace_back(header, CopyOf(payload));
       payload = {};
     }
-    return Ask<PushRowsReply>(timeout, [chunks = std::move(chunks)](
-                                           Store* store, auto done) {
-      auto update = std::make_shared<RowPush>(store);
-      for (const auto& [one, bytes] : chunks) {
-        if (const absl::Status status = update->Add(one, bytes); !status.ok()) {
-          done(status);
-          return;
-        }
-      }
-      update->Apply([update, store, done](absl::StatusOr<PushRowsReply> reply) {
-        if (reply.ok()) {
-          reply->set_incarnation(store->incarnation());
-        }
-        done(std::move(reply));
-      });
-    });
+    return Ask<PushRowsReply>(
+        "PushRows", timeout,
+        [chunks = std::move(chunks)](Store* store, auto done) {
+          auto update = std::make_shared<RowPush>(store);
+          for (const auto& [one, bytes] : chunks) {
+            if (const absl::Status status = update->Add(one, bytes);
+                !status.ok()) {
+              done(status);
+              return;
+            }
+          }
+          update->Apply(
+              [update, store, done](absl::StatusOr<PushRowsReply> reply) {
+                if (reply.ok()) {
+                  reply->set_incarnation(store->incarnation());
+                }
+                done(std::move(reply));
+              });
+        });
   }
 
   void SpeakAsChief() override { is_chief_ = true; }
   absl::StatusOr<HelloReply> Hello(Timeout timeout) override {
     const Network::Server* const server = network_->Find(address_);
     Leaving* const leaving = server == nullptr ? nullptr : server->leaving;
-    return Call<HelloReply>(timeout,
-                            [leaving, is_chief = is_chief_](Store* store) {
-                              HelloReply reply = store->Hello();
-                              if (leaving != nullptr) {
-                                if (is_chief) {
-                                  leaving->OnChief();
-                                }
-                                reply.set_leaving(leaving->begun());
-                              }
-                              return reply;
-                            });
+    return Call<HelloReply>(
+        "Hello", timeout,
+        [leaving, is_chief = is_chief_, rights = Rights()](Store* store) {
+          HelloReply reply = store->Hello();
+          rights.Limit(&reply);
+          if (leaving != nullptr) {
+            if (is_chief && rights.Leads()) {
+              leaving->OnChief();
+            }
+            reply.set_leaving(leaving->begun());
+          }
+          return reply;
+        });
   }
   absl::StatusOr<DeclareReply> Declare(const DeclareRequest& request,
                                        Timeout timeout) override {
-    return Call<DeclareReply>(
-        timeout, [request](Store* store) { return store->Declare(request); });
+    return Call<DeclareReply>("Declare", timeout, [request](Store* store) {
+      return store->Declare(request);
+    });
   }
   absl::StatusOr<DeclareReply> Restore(const RestoreRequest& request,
                                        Timeout timeout) override {
     if (network_->watch().on_restore) {
       network_->watch().on_restore(process_, request.checkpoint());
     }
-    return Call<DeclareReply>(
-        timeout, [request](Store* store) { return store->Restore(request); });
+    return Call<DeclareReply>("Restore", timeout, [request](Store* store) {
+      return store->Restore(request);
+    });
   }
   absl::StatusOr<AssignReply> Assign(
       Timeout timeout, const ChunkSource<AssignChunk>& next) override {
@@ -292,7 +309,8 @@ class SimLink : public ControlLink, public DataLink {
       payload = {};
     }
     return Call<AssignReply>(
-        timeout, [chunks, reply](Store* store) -> absl::StatusOr<AssignReply> {
+        "Assign", timeout,
+        [chunks, reply](Store* store) -> absl::StatusOr<AssignReply> {
           for (const auto& [one, bytes] : chunks) {
             WEIR_RETURN_IF_ERROR(store->Assign(one, bytes));
           }
@@ -301,24 +319,31 @@ class SimLink : public ControlLink, public DataLink {
   }
   absl::Status SetSlots(const SetSlotsRequest& request,
                         Timeout timeout) override {
-    return CallStatus(
-        timeout, [request](Store* store) { return store->SetSlots(request); });
+    return CallStatus("SetSlots", timeout,
+                      [request, rights = Rights()](Store* store) {
+                        return rights.SetSlots(request, store);
+                      });
   }
   absl::StatusOr<PsStatus> GetStatus(const GetStatusRequest& request,
                                      Timeout timeout) override {
-    return Call<PsStatus>(
-        timeout, [request](Store* store) { return store->GetStatus(request); });
+    return Call<PsStatus>("GetStatus", timeout,
+                          [request, rights = Rights()](Store* store) {
+                            PsStatus status = store->GetStatus(request);
+                            rights.Limit(status.mutable_hello());
+                            return status;
+                          });
   }
   absl::StatusOr<ShrinkReply> Shrink(const ShrinkRequest& request,
                                      Timeout timeout) override {
-    return Call<ShrinkReply>(
-        timeout, [request](Store* store) { return store->Shrink(request); });
+    return Call<ShrinkReply>("Shrink", timeout, [request](Store* store) {
+      return store->Shrink(request);
+    });
   }
   absl::Status Shutdown(const ShutdownRequest& request,
                         Timeout timeout) override {
     const Network::Server* const server = network_->Find(address_);
     const auto end = server == nullptr ? nullptr : server->on_shutdown;
-    return CallStatus(timeout, [request, end](Store* store) {
+    return CallStatus("Shutdown", timeout, [request, end](Store* store) {
       const absl::Status status = store->CheckShutdown(request);
       if (status.ok() && end) {
         end(absl::Status(static_cast<absl::StatusCode>(request.code()),
@@ -332,7 +357,7 @@ class SimLink : public ControlLink, public DataLink {
       const SnapshotRequest& request, Timeout timeout,
       const std::function<void(const SnapshotReply&)>& reply) override {
     return AskUntil<SnapshotReply>(
-               timeout,
+               "Snapshot", timeout,
                [request](Store* store, auto done) {
                  store->Snapshot(request, done, [](std::function<void()> work) {
                    Start(std::move(work));
@@ -352,10 +377,17 @@ class SimLink : public ControlLink, public DataLink {
     WaitQueue changed;
   };
 
-  // Calls `work(store, done)` at the ps. Returns what `done` gets there when
+  SlotRights Rights() const {
+    return {network_->IdentityOf(process_), /*has_chief=*/true};
+  }
+
+  // Calls `work(store, done)` at the ps, if the process may. Returns what `done` gets there when
   // `is_last` says so of it.
   template <typename Reply, typename Work, typename IsLast>
-  absl::StatusOr<Reply> AskUntil(Timeout timeout, Work work, IsLast is_last) {
+  absl::StatusOr<Reply> AskUntil(const char* method, Timeout timeout, Work work,
+                                 IsLast is_last) {
+    WEIR_RETURN_IF_ERROR(
+        network_->Admit(process_, absl::StrCat(kService, method)));
     const Network::Server* const server = network_->Find(address_);
     if (server == nullptr) {
       SleepFor(std::chrono::milliseconds(1));
@@ -395,18 +427,18 @@ class SimLink : public ControlLink, public DataLink {
   }
 
   template <typename Reply, typename Work>
-  absl::StatusOr<Reply> Ask(Timeout timeout, Work work) {
-    return AskUntil<Reply>(timeout, std::move(work),
+  absl::StatusOr<Reply> Ask(const char* method, Timeout timeout, Work work) {
+    return AskUntil<Reply>(method, timeout, std::move(work),
                            [](const Reply&) { return true; });
   }
   template <typename Reply, typename Work>
-  absl::StatusOr<Reply> Call(Timeout timeout, Work work) {
-    return Ask<Reply>(timeout,
+  absl::StatusOr<Reply> Call(const char* method, Timeout timeout, Work work) {
+    return Ask<Reply>(method, timeout,
                       [work](Store* store, auto done) { done(work(store)); });
   }
   template <typename Work>
-  absl::Status CallStatus(Timeout timeout, Work work) {
-    return Call<bool>(timeout,
+  absl::Status CallStatus(const char* method, Timeout timeout, Work work) {
+    return Call<bool>(method, timeout,
                       [work](Store* store) -> absl::StatusOr<bool> {
                         WEIR_RETURN_IF_ERROR(work(store));
                         return true;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/security/authorisation.h"
 #include "sim/chief_link.h"
 #include "sim/links.h"
 
@@ -39,7 +40,24 @@ void Inbox::Loop() {
   }
 }
 
-void Network::Join() { inboxes_[Process()] = std::make_shared<Inbox>(); }
+void Network::Join(std::optional<PeerIdentity> identity) {
+  inboxes_[Process()] = std::make_shared<Inbox>();
+  if (identity.has_value()) {
+    identities_[Process()] = *std::move(identity);
+  }
+}
+
+std::optional<PeerIdentity> Network::IdentityOf(int process) const {
+  const auto found = identities_.find(process);
+  return found == identities_.end() ? std::nullopt
+                                    : std::make_optional(found->second);
+}
+
+absl::Status Network::Admit(int process, const std::string& method) const {
+  const auto caller = IdentityOf(process);
+  return caller.has_value() ? Authorise(method, *caller, /*has_chief=*/true)
+                            : absl::OkStatus();
+}
 
 void Network::Serve(const std::string& address, Store* store,
                     std::function<void(const absl::Status&)> on_shutdown,

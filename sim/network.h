@@ -26,6 +26,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -34,6 +35,7 @@
 #include "client/cc/job/chief_link.h"
 #include "client/cc/transport/transport.h"
 #include "common/threads/scheduler.h"
+#include "proto/security/peer_identity.h"
 #include "server/chief/chief_runner.h"
 #include "server/ps/service/leaving.h"
 #include "server/ps/store/store.h"
@@ -101,8 +103,9 @@ class Network {
   const NetworkWatch& watch() const { return watch_; }
   void SetFaults(const Faults& faults) { faults_ = faults; }
 
-  // A fibre of a process calls these for it.
-  void Join();
+  // A fibre of a process calls these for it. Calls of a process without an
+  // identity are not looked at, as in insecure mode.
+  void Join(std::optional<PeerIdentity> identity = std::nullopt);
   // From now on a ps or a chief, of the calling process, answers at `address`.
   // `on_shutdown` gets the reason of a Shutdown that the store has allowed, and
   // Hello tells a chief of `leaving`.
@@ -128,6 +131,11 @@ class Network {
   uint64_t resets() const { return resets_; }
 
   // For links and streams.
+
+  // Whether a process may call "/weir.<service>/<method>", in a cluster with a
+  // chief.
+  absl::Status Admit(int process, const std::string& method) const;
+  std::optional<PeerIdentity> IdentityOf(int process) const;
   struct Server {
     int process = 0;
     Store* store = nullptr;      // of a ps
@@ -161,6 +169,7 @@ class Network {
   Faults faults_;
   NetworkWatch watch_;
   std::map<int, std::shared_ptr<Inbox>> inboxes_;
+  std::map<int, PeerIdentity> identities_;
   std::map<std::string, Server> servers_;
   std::vector<std::weak_ptr<Connection>> connections_;
   std::map<std::pair<int, int>, int64_t> parted_until_ns_;

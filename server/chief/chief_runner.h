@@ -27,6 +27,7 @@
 #include "common/base/mutex.h"
 #include "common/io/files.h"
 #include "common/threads/thread.h"
+#include "proto/security/peer_identity.h"
 #include "proto/tensorboard/board.h"
 #include "server/chief/checkpoint/checkpoint_committer.h"
 #include "server/chief/files/task_queue.h"
@@ -98,13 +99,11 @@ class ChiefRunner {
   // Sends every open stream what `make` makes for their number.
   // Errors: UNAVAILABLE, RESOURCE_EXHAUSTED as above; then nothing is sent.
   absl::Status SendToAll(const std::function<Command(size_t streams)>& make);
-  // Whether `request` brings the offer of the slot that it asks for, which the
-  // chief makes to a worker of another rank (Command.take_slot).
-  bool HoldsOffer(const RegisterRequest& request) const {
-    return CapabilityOf(chief_secret_, /*history=*/0, request.rank(),
-                        /*generation=*/0) ==
-           Capability{request.offer_high(), request.offer_low()};
-  }
+  // UNAUTHENTICATED if `caller` (unset in insecure mode: anybody) may not
+  // register as this rank: it is that of another worker, and the request does
+  // not bring the offer of the slot that the chief makes (Command.take_slot).
+  absl::Status CheckRank(const std::optional<PeerIdentity>& caller,
+                         const RegisterRequest& request) const;
 
  private:
   using Event = std::function<void(JobState*)>;

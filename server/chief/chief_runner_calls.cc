@@ -71,6 +71,20 @@ void ChiefRunner::RequestStop(const std::string& reason) {
   Post(inbox_, [reason](JobState* state) { state->RequestStop(reason); });
 }
 
+absl::Status ChiefRunner::CheckRank(const std::optional<PeerIdentity>& caller,
+                                    const RegisterRequest& request) const {
+  const Capability offered = {request.offer_high(), request.offer_low()};
+  if (!caller.has_value() || !caller->index.has_value() ||
+      *caller->index == static_cast<int64_t>(request.rank()) ||
+      offered == CapabilityOf(chief_secret_, /*history=*/0, request.rank(),
+                              /*generation=*/0)) {
+    return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError(
+      absl::StrCat(caller->ToUri(), " may not register as worker ",
+                   request.rank(), ": the chief has not offered it that slot"));
+}
+
 void ChiefRunner::Register(
     const RegisterRequest& request,
     const std::function<void(absl::StatusOr<RegisterReply>)>& done) {

@@ -161,25 +161,13 @@ grpc::ServerUnaryReactor* Unary(const char* method,
 
 }  // namespace
 
-absl::Status ChiefService::CheckRank(const Caller& caller,
-                                     const RegisterRequest& request) const {
-  if (!caller.identity.has_value() || !caller.identity->index.has_value() ||
-      *caller.identity->index == static_cast<int64_t>(request.rank()) ||
-      runner_.load()->HoldsOffer(request)) {
-    return absl::OkStatus();
-  }
-  return absl::UnauthenticatedError(
-      absl::StrCat(caller.name(), " may not register as worker ",
-                   request.rank(), ": the chief has not offered it that slot"));
-}
-
 grpc::ServerUnaryReactor* ChiefService::Register(
     grpc::CallbackServerContext* context, const RegisterRequest* request,
     RegisterReply* reply) {
   return Unary(
       "/weir.Chief/Register", context, access_, runner_,
       [=, this](const Caller& caller, ChiefRunner* runner, auto finish) {
-        const absl::Status rank = CheckRank(caller, *request);
+        const absl::Status rank = runner->CheckRank(caller.identity, *request);
         if (!rank.ok()) {
           access_->RecordRefusal(caller, "/weir.Chief/Register", rank);
           finish(rank);

@@ -50,10 +50,6 @@ class ChiefService : public Chief::CallbackService {
                                      PutTraceReply* reply) override;
 
  private:
-  // OK if the worker that calls may register for the rank that it names.
-  absl::Status CheckRank(const Caller& caller,
-                         const RegisterRequest& request) const;
-
   AccessControl* const access_;
   std::atomic<ChiefRunner*> runner_{nullptr};
   // Shared with events of the runner, which outlives the service.

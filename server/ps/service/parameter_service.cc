@@ -274,27 +274,8 @@ void ParameterService::AddControl() {
   });
 }
 
-// Worker 0 in a job whose cluster has no chief.
-bool ParameterService::Leads(const Caller& caller) const {
-  return caller.MayBe(PeerRole::kChief) ||
-         (caller.identity->role == PeerRole::kWorker &&
-          caller.identity->index.value_or(0) == 0 && !access_->has_chief());
-}
-
-// I2.
-void ParameterService::Limit(const Caller& caller, HelloReply* reply) const {
-  if (Leads(caller)) {
-    return;
-  }
-  auto* const slots = reply->mutable_slot();
-  for (int i = slots->size() - 1; i >= 0; --i) {
-    const bool own = caller.identity->role == PeerRole::kWorker &&
-                     caller.identity->index.value_or(-1) ==
-                         static_cast<int64_t>(slots->Get(i).slot());
-    if (!own) {
-      slots->DeleteSubrange(i, 1);
-    }
-  }
+SlotRights ParameterService::RightsOf(const Caller& caller) const {
+  return {caller.identity, access_->has_chief()};
 }
 
 absl::StatusOr<PsStatus> ParameterService::GetStatus(
@@ -307,7 +288,7 @@ absl::StatusOr<PsStatus> ParameterService::GetStatus(
   }
   PsStatus status = Status(request, caller.MayBe(PeerRole::kAdmin) ||
                                         caller.MayBe(PeerRole::kChief));
-  Limit(caller, status.mutable_hello());
+  RightsOf(caller).Limit(status.mutable_hello());  // I2
   return status;
 }
 
@@ -337,26 +318,7 @@ PsStatus ParameterService::Status(const GetStatusRequest& request,
 
 absl::Status ParameterService::SetSlots(const SetSlotsRequest& request,
                                         const Caller& caller) {
-  if (Leads(caller)) {
-    return store_->SetSlots(request);
-  }
-  const Sender& sender = request.sender();
-  for (const SetSlotsRequest::Slot& slot : request.slot()) {
-    const bool own = caller.identity->index.value_or(-1) ==
-                     static_cast<int64_t>(slot.slot());
-    const bool retires = slot.retired() && slot.slot() == sender.slot() &&
-                         slot.generation() == sender.generation();
-    if (!own || (access_->has_chief() && !retires)) {
-      return absl::UnauthenticatedError(absl::StrCat(
-          caller.name(), " may not set slot ", slot.slot(),
-          ": a worker may only take its own, where the cluster has no chief, "
-          "and retire the one that it holds"));
-    }
-  }
-  if (access_->has_chief()) {
-    WEIR_RETURN_IF_ERROR(store_->CheckHolder(sender));
-  }
-  return store_->SetSlots(request);
+  return RightsOf(caller).SetSlots(request, store_);
 }
 
 absl::StatusOr<HelloReply> ParameterService::Hello(const HelloRequest& request,
@@ -364,13 +326,14 @@ absl::StatusOr<HelloReply> ParameterService::Hello(const HelloRequest& request,
   WEIR_RETURN_IF_ERROR(CheckWireVersion("the caller", request.wire_version()));
   HelloReply reply = store_->Hello();
   reply.set_wire_version(kWireVersion);
-  Limit(caller, &reply);
+  const SlotRights rights = RightsOf(caller);
+  rights.Limit(&reply);  // I2
   if (shm_ != nullptr && caller.MayBe(PeerRole::kWorker)) {
     reply.set_shm_name(shm_->name());
     reply.set_shm_ticket(shm_->tickets()->Give());
   }
   if (leaving_ != nullptr) {
-    if (request.chief() && Leads(caller)) {
+    if (request.chief() && rights.Leads()) {
       leaving_->OnChief();
     }
     reply.set_leaving(leaving_->begun());

@@ -32,6 +32,7 @@
 #include "server/ps/service/grpc_call.h"
 #include "server/ps/service/leaving.h"
 #include "server/ps/service/shm_service.h"
+#include "server/ps/service/slot_rights.h"
 #include "server/ps/store/store.h"
 #include "server/ps/store/work_thread.h"
 
@@ -84,9 +85,8 @@ class ParameterService {
   absl::StatusOr<PsStatus> GetStatus(const GetStatusRequest& request,
                                      const Caller& caller);
   absl::Status SetSlots(const SetSlotsRequest& request, const Caller& caller);
-  // Leaves out what `caller` need not know (I2).
-  void Limit(const Caller& caller, HelloReply* reply) const;
-  bool Leads(const Caller& caller) const;
+  // I2.
+  SlotRights RightsOf(const Caller& caller) const;
   absl::Status Shutdown(const grpc::ByteBuffer& buffer, GrpcCall* call);
 
   Store* const store_;
