@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint/evaluated.h"
 #include "proto/checkpoint/table_file.h"
 
 namespace weir::sim {
@@ -78,6 +79,7 @@ absl::Status CheckpointChecks::CheckNewest() {  // I1
     return absl::DataLossError(absl::StrCat("the newest checkpoint is of step ",
                                             step, " and was of ", newest_));
   }
+  newest_name_ = list->back().name;
   if (step > newest_) {
     ++seen_;
     before_ = std::exchange(newest_, step);
@@ -102,6 +104,11 @@ bool CheckpointChecks::Done() {
     return JobIsDone(objects_, run_, spec_text_);
   }
   return done_;
+}
+
+bool CheckpointChecks::NewestIsEvaluated() {
+  const FromOutside outside(place_);
+  return EvaluatedCheckpoints(objects_, run_).count(newest_name_) > 0;
 }
 
 absl::StatusOr<std::vector<float>> CheckpointChecks::ReadLast(

@@ -42,6 +42,8 @@ class CheckpointChecks {
   }
   // Whether DONE is there.
   bool Done();
+  // Whether the evaluator has a line on the newest one.
+  bool NewestIsEvaluated();
   // What the last checkpoint of the job holds: values, then the rows of each
   // table by id. It holds each contribution up to `last_step`, or is an error.
   absl::StatusOr<std::vector<float>> ReadLast(uint64_t last_step);
@@ -59,6 +61,7 @@ class CheckpointChecks {
   const std::string run_;
   const std::string spec_text_;
   uint64_t newest_ = 0;
+  std::string newest_name_;
   uint64_t before_ = 0;  // the newest one before that
   uint64_t contributions_ = 0;
   uint64_t seen_ = 0;

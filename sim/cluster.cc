@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_code.h"
 #include "common/io/files.h"
+#include "common/threads/host_clocks.h"
 #include "common/threads/scheduler.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/security/peer_identity.h"
@@ -29,6 +30,14 @@ constexpr auto kDoneMax = seconds(30);
 constexpr auto kStrayMax = seconds(30);
 // One of two chiefs may wait so long for ps that the other has shut down.
 constexpr auto kPsWait = seconds(180);
+
+// Hosts run for up to so long, and their wall clocks are wrong by so much.
+constexpr uint64_t kUpTimeMax = 10'000'000;
+constexpr uint64_t kWallWrongMax = 100'000;
+
+nanoseconds RandomSeconds(uint64_t below) {
+  return seconds(static_cast<int64_t>(RandomBelow(below)));
+}
 
 PeerIdentity IdentityOf(const Task& task) {
   return {"sim", *ParsePeerRole(task.role), task.index};
@@ -64,6 +73,9 @@ Cluster::Cluster(const JobPlan& plan, const std::string& data_dir,
   AddTask("chief", 0);
   for (int w = 0; w < plan_.workers; ++w) {
     AddTask("worker", w);
+  }
+  if (plan_.evaluator) {
+    AddTask("evaluator", 0);
   }
   network_.Join();
 }
@@ -171,6 +183,8 @@ void Cluster::StartProcess(Task* task) {
 void Cluster::RunProcess(const Task& task,
                          const std::shared_ptr<ProcessRun>& run) {
   Note(absl::StrCat("start ", task.name, " as ", run->process));
+  SetHostClocks(run->process, RandomSeconds(kUpTimeMax),
+                RandomSeconds(kWallWrongMax));
   StartAs(run->process, [this, &task, run] {
     network_.Join(IdentityOf(task));
     absl::Status status;
@@ -178,6 +192,8 @@ void Cluster::RunProcess(const Task& task,
       status = RunPs(job_, task.index, run.get());
     } else if (task.role == "chief") {
       status = RunChief(job_, run.get());
+    } else if (task.role == "evaluator") {
+      status = RunEvaluator(job_, run.get());
     } else if (task.is_script) {
       status = RunScript(job_, task.index, run.get());
     } else {
@@ -304,6 +320,9 @@ bool Cluster::WasDone() {
 }
 
 std::vector<float> Cluster::CheckEnd() {
+  if (plan_.evaluator && !checkpoints_.NewestIsEvaluated()) {
+    Break("the evaluator has no line on the last checkpoint");
+  }
   // What ended well is durable.
   LosePower(Now());
   if (!broken() && !checkpoints_.Done()) {

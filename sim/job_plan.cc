@@ -25,7 +25,7 @@ Fault DrawFault(const JobPlan& plan) {
   }
   fault.at_write = RandomBelow(2) == 0;
   fault.on_same_host = RandomBelow(2) == 0;
-  fault.role = RandomBelow(3);
+  fault.role = RandomBelow(plan.evaluator ? 4 : 3);
   fault.task = RandomBelow(kTasks);
   fault.other = RandomBelow(kTasks);
   // Soon after the one before, or much later.
@@ -80,6 +80,7 @@ JobPlan DrawJobPlan() {
   plan.every_steps = 1 + RandomBelow(10);
   plan.block_elements = Pick({1024, 4096});
   plan.script = RandomBelow(4) == 0;
+  plan.evaluator = !plan.script && RandomBelow(3) == 0;
   plan.table = !plan.script && RandomBelow(3) == 0;
   if (plan.script) {
     plan.in_step = static_cast<uint64_t>(plan.workers);
@@ -159,6 +160,7 @@ LeftOut JobPlan::CanLeaveOut() const {
 JobPlan JobPlan::Alone() const {
   JobPlan alone = *this;
   alone.ps = 1;
+  alone.evaluator = false;
   if (!script) {
     alone.workers = 1;
   }
@@ -208,10 +210,11 @@ std::string JobPlan::Words() const {
       UpdateOf(mode, in_step), ", ", ps, " ps, ", workers, " workers, ", steps,
       " steps, saved every ", every_steps, ", ", block_elements,
       " elements a block, ", table ? "a table, " : "",
-      script ? "scripts, " : "", "turns of workers take up to ",
-      pace / milliseconds(1), " ms, messages take up to ",
-      network.delay_max / milliseconds(1), " ms, one in ", network.reset_one_in,
-      " breaks its connection, the ", disk ? "disk" : "store", " takes up to ",
+      evaluator ? "an evaluator, " : "", script ? "scripts, " : "",
+      "turns of workers take up to ", pace / milliseconds(1),
+      " ms, messages take up to ", network.delay_max / milliseconds(1),
+      " ms, one in ", network.reset_one_in, " breaks its connection, the ",
+      disk ? "disk" : "store", " takes up to ",
       store.delay_max / milliseconds(1), " ms and does not answer one call in ",
       store.unavailable_one_in,
       absl::StrJoin(faults, "", [](std::string* out, const Fault& fault) {

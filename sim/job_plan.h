@@ -29,7 +29,7 @@ struct Fault {
     kHang,     // calls of the store take up to `wait`, for `time`
   };
   Kind kind = kKill;
-  size_t role = 0;              // a ps, the chief, a worker
+  size_t role = 0;              // a ps, the chief, a worker, the evaluator
   size_t task = 0;              // modulo the number of tasks of that role
   size_t other = 0;             // modulo the number of all tasks
   uint64_t after_receipts = 0;  // not before so many contributions had them
@@ -54,6 +54,7 @@ struct JobPlan {
   int block_elements = 64;
   bool disk = false;   // checkpoints are on one, not in an object store
   bool table = false;  // the model reads an embedding table
+  bool evaluator = false;
   // Its workers are programs of the SDK, without a job file.
   bool script = false;
   // Each turn of a worker takes up to so long, as if it had much to compute.

@@ -22,6 +22,8 @@
 #include "server/ps/service/leaving.h"
 #include "server/ps/service/ps_end.h"
 #include "server/ps/store/store.h"
+#include "worker/evaluate/evaluation.h"
+#include "worker/evaluate/evaluator.h"
 #include "worker/train/worker_task.h"
 
 namespace weir::sim {
@@ -59,6 +61,7 @@ JobPlace MakePlace(const JobPlan& plan, const std::string& data_dir) {
   JobPlace place;
   place.run = plan.run_place();
   place.worker_count = plan.workers;
+  place.has_evaluator = plan.evaluator;
   if (plan.script) {
     // As `weir_chief` without a job file.
     place.script = ScriptOptions{plan.mode, plan.pushes_of_rank(), nullptr};
@@ -116,6 +119,7 @@ absl::Status RunChief(const JobPlace& place, ProcessRun* run) {
   ChiefRunner::Options options;
   options.spec = place.spec;
   options.sdk_job = place.script.has_value();
+  options.evaluator_expected = place.has_evaluator;
   options.ps_addresses = place.ps_addresses;
   options.worker_count = place.worker_count;
   options.workdir = place.run;
@@ -162,6 +166,19 @@ absl::Status RunWorker(const JobPlace& place, int index, ProcessRun* run) {
   const absl::Status status = worker->Run();
   run->on_term = nullptr;
   return status;
+}
+
+absl::Status RunEvaluator(const JobPlace& place, ProcessRun* run) {
+  WEIR_ASSIGN_OR_RETURN(
+      const std::shared_ptr<CheckpointEvaluation> evaluation,
+      CheckpointEvaluation::Create(place.objects, place.spec, place.data_dir,
+                                   BackendOptions()));
+  const auto stopped = std::make_shared<bool>(false);
+  run->on_term = [stopped] { *stopped = true; };
+  Evaluator evaluator(
+      place.objects, Clock::Real(), place.run,
+      [evaluation](const std::string& dir) { return evaluation->Run(dir); });
+  return evaluator.Follow([stopped] { return *stopped; });
 }
 
 }  // namespace weir::sim

@@ -42,6 +42,7 @@ struct JobPlace {
   int worker_count = 0;
   std::string data_dir;
   std::optional<ScriptOptions> script;  // else a job file
+  bool has_evaluator = false;
   Network* network = nullptr;
   ObjectStore* objects = nullptr;
   WorldCounts* counts = nullptr;
@@ -90,6 +91,7 @@ struct Stray {
 absl::Status RunPs(const JobPlace& place, int index, ProcessRun* run);
 absl::Status RunChief(const JobPlace& place, ProcessRun* run);
 absl::Status RunWorker(const JobPlace& place, int index, ProcessRun* run);
+absl::Status RunEvaluator(const JobPlace& place, ProcessRun* run);
 
 }  // namespace weir::sim
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/plant.h"
+#include "common/threads/host_clocks.h"
 #include "common/threads/scheduler.h"
 
 namespace weir::sim {
@@ -21,7 +22,8 @@ Whom WhomOf(const Task& task) {
   if (task.role == "ps") {
     return Whom::kAll;
   }
-  return task.role == "chief" ? Whom::kChief : Whom::kWorker;
+  // A chief waits for its evaluator at the end alone.
+  return task.role == "worker" ? Whom::kWorker : Whom::kChief;
 }
 
 }  // namespace
@@ -64,9 +66,10 @@ bool Troubles::MayBegin(const Fault& fault) {
 Task* Troubles::TaskOf(const Fault& fault) const {
   const Cluster::Tasks& tasks = cluster_.tasks();
   const auto ps = static_cast<size_t>(plan_.ps);
-  const std::array<size_t, 3> counts = {ps, 1, tasks.size() - ps - 1};
-  const std::array<size_t, 3> firsts = {0, ps, ps + 1};
-  const size_t role = fault.role % counts.size();
+  const auto workers = static_cast<size_t>(plan_.workers);
+  const std::array<size_t, 4> counts = {ps, 1, workers, 1};
+  const std::array<size_t, 4> firsts = {0, ps, ps + 1, ps + 1 + workers};
+  const size_t role = fault.role % (plan_.evaluator ? 4 : 3);
   return tasks[firsts[role] + fault.task % counts[role]].get();
 }
 
@@ -175,8 +178,10 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
 void Troubles::BeginStop() {
   HealthChecks& health = cluster_.health();
   const bool all_run = std::all_of(
-      cluster_.tasks().begin(), cluster_.tasks().end(),
-      [](const auto& task) { return task->role == "worker" || task->runs(); });
+      cluster_.tasks().begin(), cluster_.tasks().end(), [](const auto& task) {
+        return task->role == "worker" || task->role == "evaluator" ||
+               task->runs();
+      });
   if (all_run && !store_is_slow() && plan_.store.delay_max <= kQuickStore) {
     health.OnStop();
   } else {

@@ -5,10 +5,8 @@
 // It ends with 0 after the checkpoint that DIR/DONE names, with the run's own
 // code when the run ended otherwise, and with 143 on SIGTERM.
 #include <CLI/CLI.hpp>
-#include <chrono>
 
 #include "common/base/clock.h"
-#include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/objects/any_store.h"
 #include "proto/job/job_spec_text.h"
@@ -20,9 +18,6 @@
 
 namespace weir {
 namespace {
-
-// How soon a signal ends it.
-constexpr std::chrono::milliseconds kTick{200};
 
 struct Flags {
   std::string job;
@@ -58,22 +53,7 @@ absl::Status Follow(const Flags& flags, const Task& task) {
     task.admin->AddMetrics(
         [&metrics](MetricPage* page) { metrics.AddMetrics(page); });
   }
-  while (task.stop->first() == 0) {
-    // First, so that a run which failed is not evaluated any further.
-    WEIR_RETURN_IF_ERROR(evaluator.Ended());
-    const absl::StatusOr<bool> done = evaluator.Poll();
-    // A damaged checkpoint is no reason to end: the next one may be whole.
-    if (!done.ok()) {
-      LOG_ERROR("{}", std::string(done.status().message()));
-    } else if (*done) {
-      return absl::OkStatus();
-    }
-    const auto next = MonotonicClock::now() + evaluator.pause();
-    do {
-      Clock::Real()->SleepFor(kTick);
-    } while (task.stop->first() == 0 && MonotonicClock::now() < next);
-  }
-  return absl::CancelledError("between two checkpoints");
+  return evaluator.Follow([&task] { return task.stop->first() != 0; });
 }
 
 void AddFlags(CLI::App* app, Flags* flags) {

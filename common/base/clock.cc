@@ -3,6 +3,7 @@
 #include <thread>
 
 #ifdef WEIR_SIM
+#include "common/threads/host_clocks.h"
 #include "common/threads/scheduler.h"
 #endif
 
@@ -13,11 +14,8 @@ namespace {
 
 class RealClock : public Clock {
  public:
-  int64_t NowNs() override { return sim::Now().count(); }
-  int64_t WallNowNs() override {
-    constexpr int64_t kBeginNs = int64_t{1'800'000'000} * 1'000'000'000;
-    return kBeginNs + NowNs() + sim::WallSteps().count();
-  }
+  int64_t NowNs() override { return sim::MonotonicTime().count(); }
+  int64_t WallNowNs() override { return sim::WallTime().count(); }
   void SleepFor(std::chrono::nanoseconds time) override { sim::SleepFor(time); }
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/threads/fiber_stacks.h"
+#include "common/threads/host_clocks.h"
 
 namespace weir::sim {
 namespace {
@@ -175,7 +176,6 @@ class World {
   void SetSlow(int process, std::chrono::nanoseconds delay_max) {
     slow_[process] = delay_max;
   }
-  void StepWall(std::chrono::nanoseconds by) { wall_steps_ += by; }
   void MoveWaits(std::chrono::nanoseconds by) {
     for (const auto& fiber : fibers_) {
       if (fiber->queue != nullptr && fiber->deadline_ns.has_value()) {
@@ -185,7 +185,6 @@ class World {
       }
     }
   }
-  std::chrono::nanoseconds wall_steps() const { return wall_steps_; }
 
   void Hash(uint64_t value) { outcome_.hash = Mix(outcome_.hash * 31 + value); }
   void Note(const std::string& text) {
@@ -268,7 +267,6 @@ class World {
   std::vector<Fiber*> halted_;  // could run, but for their processes
   std::set<int> paused_;        // processes
   std::map<int, std::chrono::nanoseconds> slow_;  // processes
-  std::chrono::nanoseconds wall_steps_{0};
   std::set<std::pair<int64_t, int>> timers_;  // deadline, number of the fibre
   FiberStacks stacks_;
   Fiber* main_ = nullptr;
@@ -377,6 +375,7 @@ Outcome RunWorld(uint64_t seed, const std::function<void()>& main) {
   }
   World here(seed, main);
   world = &here;
+  ResetHostClocks();
   const Outcome outcome = here.Go();
   world = nullptr;
   return outcome;
@@ -458,13 +457,7 @@ void SetSlow(int process, std::chrono::nanoseconds delay_max) {
   world->SetSlow(process, delay_max);
 }
 
-void StepWall(std::chrono::nanoseconds by) { world->StepWall(by); }
-
 void MoveWaits(std::chrono::nanoseconds by) { world->MoveWaits(by); }
-
-std::chrono::nanoseconds WallSteps() {
-  return world == nullptr ? std::chrono::nanoseconds(0) : world->wall_steps();
-}
 
 void Note(const std::string& text) {
   if (world != nullptr) {

@@ -99,13 +99,8 @@ void Continue(int process);
 // as on a host that has too much to do; 0 ends it.
 void SetSlow(int process, std::chrono::nanoseconds delay_max);
 
-// Sets the wall clock forward or back by so much; Now is as it was.
-void StepWall(std::chrono::nanoseconds by);
-// What that did when the deadlines of waits were times of the wall clock; for
-// a planted defect.
+// Moves the deadlines of all waits nearer by so much; for a planted defect.
 void MoveWaits(std::chrono::nanoseconds by);
-// How far it was set, in all.
-std::chrono::nanoseconds WallSteps();
 
 // Makes `text` a part of the outcome's hash, and of the trace that
 // WEIR_SIM_TRACE=1 writes to stderr.

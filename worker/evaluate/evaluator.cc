@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/io/growing_file.h"
 #include "common/objects/any_store.h"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kDirectoryPause{200};
 constexpr std::chrono::milliseconds kStorePause{1000};
+// How often Follow looks whether it is to stop.
+constexpr std::chrono::milliseconds kTick{200};
 constexpr std::chrono::seconds kListEveryMin{1};
 constexpr std::chrono::seconds kListEveryMax{30};
 
@@ -36,6 +39,26 @@ Evaluator::Evaluator(ObjectStore* files, Clock* clock, std::string workdir,
 
 std::chrono::milliseconds Evaluator::pause() const {
   return IsObjectUrl(workdir_) ? kStorePause : kDirectoryPause;
+}
+
+absl::Status Evaluator::Follow(const std::function<bool()>& stopped) {
+  while (!stopped()) {
+    // First, so that a run which failed is not evaluated any further.
+    WEIR_RETURN_IF_ERROR(Ended());
+    const absl::StatusOr<bool> done = Poll();
+    // A damaged checkpoint is no reason to end: the next one may be whole.
+    if (!done.ok()) {
+      LOG_ERROR("{}", std::string(done.status().message()));
+    } else if (*done) {
+      return absl::OkStatus();
+    }
+    const int64_t next_ns =
+        clock_->NowNs() + std::chrono::nanoseconds(pause()).count();
+    do {
+      clock_->SleepFor(kTick);
+    } while (!stopped() && clock_->NowNs() < next_ns);
+  }
+  return absl::CancelledError("between two checkpoints");
 }
 
 absl::StatusOr<bool> Evaluator::Poll() {

@@ -43,6 +43,10 @@ class Evaluator {
   //   not evaluated again. UNAVAILABLE: it is at the next Poll.
   absl::StatusOr<bool> Poll();
 
+  // Polls until the run is done. Returns why it ended before that, CANCELLED
+  // once `stopped` says so.
+  absl::Status Follow(const std::function<bool()>& stopped);
+
   // How long to wait before the next Poll: 200 ms, or 1 s in an object store.
   // There each look is paid for, so checkpoints are listed 1 s after one was
   // found, then after 2 s and so on, up to 30 s, and each time once DONE names

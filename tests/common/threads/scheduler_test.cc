@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/threads/host_clocks.h"
+
 namespace weir::sim {
 namespace {
 
@@ -266,12 +268,31 @@ TEST(SchedulerTest, AHaltedProcessGoesOnWhereItWas) {
 }
 
 TEST(SchedulerTest, AStepOfTheWallClockMovesNoOtherClock) {
+  for (int i = 0; i < 2; ++i) {  // a new world begins without it
+    RunWorld(1, [] {
+      const auto monotonic = MonotonicTime();
+      const auto wall = WallTime();
+      StepWall(seconds(-3600));
+      StepWall(seconds(60));
+      EXPECT_EQ(WallTime(), wall - seconds(3540));
+      EXPECT_EQ(MonotonicTime(), monotonic);
+    });
+  }
+}
+
+TEST(SchedulerTest, EachProcessHasItsOwnClocks) {
   RunWorld(1, [] {
-    const auto before = Now();
-    StepWall(seconds(-3600));
-    StepWall(seconds(60));
-    EXPECT_EQ(WallSteps(), seconds(-3540));
-    EXPECT_EQ(Now(), before);
+    SetHostClocks(1, seconds(500), seconds(-7));
+    const auto monotonic = MonotonicTime() - Now();
+    const auto wall = WallTime() - Now();
+    bool done = false;
+    StartAs(1, [&] {
+      EXPECT_EQ(MonotonicTime() - Now(), monotonic + seconds(500));
+      EXPECT_EQ(WallTime() - Now(), wall - seconds(7));
+      done = true;
+    });
+    SleepFor(seconds(1));
+    EXPECT_TRUE(done);
   });
 }
 
