@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/io/crc32c.h"
 #include "common/io/files.h"
 #include "common/threads/scheduler.h"
 #include "sim/cluster.h"
@@ -58,6 +59,7 @@ std::vector<float> RunPlan(uint64_t seed, const JobPlan& plan,
     // Not destroyed: fibres that never end look at it until the world does.
     auto* const cluster = new Cluster(plan, data_dir, result);
     values = RunToTheEnd(plan, cluster, &result->counts);
+    Note(absl::StrCat("values ", Crc32c(values.data(), values.size() * 4)));
   });
   if (result->broken.empty()) {
     result->broken = result->outcome.stuck;

@@ -7,6 +7,7 @@
 //                                  names the next one
 //   weir_sim --replay 7:40000001   world 7 without some of its faults, with a
 //                                  line for every event
+//   weir_sim --narrow ...          with the narrowest kernels: the same hash
 //   WEIR_SIM_LOG=1 weir_sim --seed 7     with what the tasks log
 //
 // Ends with 1 when something does not hold, and then says the seed and the
@@ -28,6 +29,7 @@
 #include <string>
 
 #include "common/base/logging.h"
+#include "common/math/simd.h"
 #include "sim/job.h"
 #include "sim/ledger.h"
 #include "sim/world.h"
@@ -88,14 +90,16 @@ void Show(const std::string& title, const Totals& of) {
       "%s\n%lu contributions, %lu pushes of blocks, %lu of them repeated, %lu "
       "checkpoints, %lu messages\n%lu faults: %lu resets, %lu parted, %lu "
       "kills, %lu SIGTERM, %lu SIGSTOP, %lu started twice, %lu slow hosts, %lu "
-      "steps of the wall clock, %lu times that the store was full or slow, %lu "
+      "steps of the wall clock, %lu losses of power, %lu times that the store "
+      "was full or slow, %lu "
       "calls that it left open\n%lu points, %lu changes of fibres, %.3f s of "
       "the world, hash %016lx\n",
       title.c_str(), counts.contributions, counts.pushes, counts.duplicates,
       counts.checkpoints, counts.messages, counts.faults(), counts.resets,
       counts.parts, counts.kills, counts.stops, counts.pauses, counts.seconds,
-      counts.slow, counts.wall_steps, counts.store, counts.unavailable,
-      of.points, of.switches, static_cast<double>(of.time_ns) * 1e-9, of.hash);
+      counts.slow, counts.wall_steps, counts.power, counts.store,
+      counts.unavailable, of.points, of.switches,
+      static_cast<double>(of.time_ns) * 1e-9, of.hash);
 }
 
 class Swarm {
@@ -218,7 +222,12 @@ int Main(int argc, char** argv) {
                  "SEED:LEFT_OUT, as a world that failed has said it.");
   app.add_option("--go_on", go_on,
                  "A file with the first seed; gets the next one.");
+  bool narrow = false;
+  app.add_flag("--narrow", narrow, "The narrowest kernels for all arithmetic.");
   CLI11_PARSE(app, argc, argv);
+  if (narrow) {
+    SetSimdLevelForTest(SimdLevel::kBaseline);
+  }
   const bool shows_log = std::getenv("WEIR_SIM_LOG") != nullptr;  // NOLINT
   SetLogLevel(shows_log ? LogLevel::kInfo : LogLevel::kError);
   const DataFolder data;

@@ -76,7 +76,8 @@ TEST(SwarmTest, GoesOnFromTheLastSeed) {
 }
 
 // Nothing of a world depends on addresses, which differ from process to
-// process, nor on the environment, the folder or the number of processors.
+// process, nor on the environment, the folder, the number of processors or
+// their instructions.
 TEST(SwarmTest, AWorldIsTheSameInEveryProcess) {
   const std::string words = " --first 1 --worlds 200 --minutes 10";
   const Ran here = RunSim(kSim + words);
@@ -87,6 +88,9 @@ TEST(SwarmTest, AWorldIsTheSameInEveryProcess) {
   ASSERT_EQ(here.exit_code, 0) << here.output;
   EXPECT_NE(Hash(here), "no hash");
   EXPECT_EQ(Hash(there), Hash(here)) << there.output << here.output;
+  // Also the values at the end of each job are in the hash.
+  const Ran narrow = RunSim(kSim + words + " --narrow");
+  EXPECT_EQ(Hash(narrow), Hash(here)) << narrow.output << here.output;
 }
 
 class PlantedTest : public testing::TestWithParam<const char*> {};
