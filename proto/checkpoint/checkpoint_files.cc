@@ -247,15 +247,15 @@ absl::StatusOr<std::string> ResolveCheckpoint(ObjectStore* files,
   return newest;
 }
 
-bool JobIsDone(ObjectStore* files, const std::string& workdir,
-               const std::string& spec_text) {
+absl::StatusOr<bool> FindDone(ObjectStore* files, const std::string& workdir,
+                              const std::string& spec_text) {
   const auto done = files->ReadAll(JoinPath(workdir, kDoneName));
-  if (!done.ok()) {
-    return false;
+  const std::string path = absl::StrCat(
+      workdir, "/checkpoints/", absl::StripAsciiWhitespace(done.value_or("")));
+  const auto manifest = done.ok() ? ReadManifest(files, path) : done.status();
+  if (absl::IsUnavailable(manifest.status())) {
+    return manifest.status();
   }
-  const auto manifest = ReadManifest(
-      files, absl::StrCat(workdir, "/checkpoints/",
-                          absl::StripTrailingAsciiWhitespace(*done)));
   // The same directory may have been used for another job before.
   return manifest.ok() && manifest->job_spec_text() == spec_text;
 }

@@ -87,10 +87,15 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(
 absl::StatusOr<std::string> ResolveCheckpoint(ObjectStore* files,
                                               const std::string& path);
 
-// True if the job of `spec_text` came to its end in `workdir`, which means that
-// DONE names a checkpoint of this job.
-bool JobIsDone(ObjectStore* files, const std::string& workdir,
-               const std::string& spec_text);
+// Whether the job of `spec_text` came to its end in `workdir`, which means that
+// DONE names a checkpoint of this job. UNAVAILABLE: the place does not answer.
+absl::StatusOr<bool> FindDone(ObjectStore* files, const std::string& workdir,
+                              const std::string& spec_text);
+// The same for those who look again and again: false where it is not known.
+inline bool JobIsDone(ObjectStore* files, const std::string& workdir,
+                      const std::string& spec_text) {
+  return FindDone(files, workdir, spec_text).value_or(false);
+}
 
 // Writes into ENDED why a run ended, for those who follow it by its files
 // alone. With OK it removes an earlier ENDED.

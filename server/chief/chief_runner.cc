@@ -132,7 +132,9 @@ absl::Status ChiefRunner::RemoveDone(const Disk& disk) {
   }
   if (disk.ending_job.has_value()) {
     WEIR_RETURN_IF_ERROR(done.status());
-    if (JobIsDone(disk.files, disk.workdir, *disk.ending_job)) {
+    WEIR_ASSIGN_OR_RETURN(const bool is_ours,
+                          FindDone(disk.files, disk.workdir, *disk.ending_job));
+    if (is_ours) {
       return absl::FailedPreconditionError(
           absl::StrCat(path, " stays: another chief has finished the job"));
     }
@@ -165,7 +167,10 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   if (!may_go_on) {
     disk_->ending_job = source->spec_text();
   }
-  if (!JobIsDone(options_.files, options_.workdir, source->spec_text())) {
+  WEIR_ASSIGN_OR_RETURN(
+      const bool done,
+      FindDone(options_.files, options_.workdir, source->spec_text()));
+  if (!done) {
     return job;
   }
   std::string name = options_.spec.name();

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "proto/wire/layout_io.h"
 #include "tests/common/temp_dir.h"
+#include "tests/support/faulty_files.h"
 
 namespace weir {
 namespace {
@@ -274,6 +275,36 @@ TEST(CheckpointFilesTest, AShortNameIsTheNewestCommittedOfItsStep) {
       Files::Real()->WriteAtomically(dir + "/ckpt-6-2/damaged", "why").ok());
   EXPECT_EQ(resolve("ckpt-6"), dir + "/ckpt-6");
   EXPECT_EQ(resolve("elsewhere"), dir + "/elsewhere");
+}
+
+// A place that does not answer has not said that the job goes on.
+TEST(CheckpointFilesTest, WhetherAJobIsDoneIsNotGuessed) {
+  FaultyFiles files(Files::Real());
+  const std::string workdir = MakeTempDir();
+  const std::string path = workdir + "/checkpoints/ckpt-4";
+  ASSERT_TRUE(files.MakeDirectories(path).ok());
+  Manifest manifest;
+  manifest.set_format(kManifestFormat);
+  *manifest.mutable_declaration() = Job(1, 64);
+  manifest.set_name("ckpt-4");
+  manifest.set_step(4);
+  manifest.set_job_spec_text("the job");
+  ASSERT_TRUE(WriteManifest(&files, path, manifest).ok());
+  EXPECT_FALSE(*FindDone(&files, workdir, "the job"));
+  ASSERT_TRUE(files.WriteAtomically(workdir + "/DONE", "ckpt-4\n").ok());
+  EXPECT_TRUE(*FindDone(&files, workdir, "the job"));
+  EXPECT_FALSE(*FindDone(&files, workdir, "another job"));
+  files.FailCall(0, absl::OkStatus());
+  EXPECT_TRUE(*FindDone(&files, workdir, "the job"));
+  const int64_t calls = files.calls();
+  for (int64_t call = 1; call <= calls; ++call) {
+    files.FailCall(call, absl::UnavailableError("no answer"));
+    EXPECT_EQ(FindDone(&files, workdir, "the job").status(),
+              absl::UnavailableError("no answer"))
+        << call;
+    files.FailCall(call, absl::UnavailableError("no answer"));
+    EXPECT_FALSE(JobIsDone(&files, workdir, "the job"));
+  }
 }
 
 TEST(CheckpointFilesTest, ListsCommittedCheckpointsByStep) {
