@@ -69,6 +69,11 @@ absl::StatusOr<Grant> ChiefClient::RegisterUntilGranted(
     if (status.ok() && reply.has_grant()) {
       return reply.grant();
     }
+    if (status.ok() && reply.has_assign() && held != nullptr) {
+      // I2: it has nothing of this history, and waits for a fresh process.
+      return absl::FailedPreconditionError(
+          "the chief begins the job anew; start this program again");
+    }
     if (status.ok() && reply.has_assign() && joining.assign) {
       WEIR_RETURN_IF_ERROR(joining.assign(reply.assign()));
       // At once: the chief waits for these values before it grants to anybody.

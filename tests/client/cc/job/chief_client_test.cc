@@ -440,6 +440,24 @@ TEST(ChiefClientTest, AnotherHistoryEndsTheWorker) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+// All ps were lost before the first checkpoint: the chief wants the values of a
+// fresh program, and would wait for this one for ever.
+TEST(ChiefClientTest, AChiefThatAsksForInitialValuesAgainEndsTheWorker) {
+  FakeChief chief;
+  MakeGrant(&chief);
+  const auto client = Client(chief);
+  client->Start(client->Register().value(), [] {});
+  ASSERT_TRUE(chief.Saw([](const Progress&) { return true; }));
+  {
+    std::lock_guard<std::mutex> lock(chief.mutex_);
+    chief.assign_ = 77;
+  }
+  chief.EndHeartbeats(grpc::Status(grpc::StatusCode::UNAVAILABLE, "restart"));
+  client->OutOfWork();
+  EXPECT_EQ(client->stop_status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
 TEST(ChiefClientTest, WhoComesWhenTheJobIsDoneEndsWell) {
   FakeChief chief;
   chief.over_.emplace();
