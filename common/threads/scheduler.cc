@@ -1,7 +1,6 @@
 #include "common/threads/scheduler.h"
 
 #include <cxxabi.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/threads/fiber_context.h"
 #include "common/threads/fiber_stacks.h"
 #include "common/threads/host_clocks.h"
 
@@ -61,7 +61,7 @@ class Fiber {
   bool late = false;  // its deadline is the end of a slow process's delay
   WaitQueue joiners;
   char* stack = nullptr;
-  ucontext_t context = {};
+  FiberContext context;
   Exceptions exceptions;
 };
 
@@ -251,7 +251,7 @@ class World {
     ++outcome_.switches;
     Fiber* const fiber = running_;
     fiber->exceptions = ExceptionsOfThread();
-    swapcontext(&fiber->context, &host_);
+    FiberContext::Switch(&fiber->context, &host_);
   }
   void Resume(Fiber* fiber);
   std::string Stuck() const;
@@ -271,7 +271,7 @@ class World {
   FiberStacks stacks_;
   Fiber* main_ = nullptr;
   Fiber* running_ = nullptr;
-  ucontext_t host_ = {};
+  FiberContext host_;  // the loop that changes them
 };
 
 World* world = nullptr;
@@ -299,14 +299,10 @@ void World::Resume(Fiber* fiber) {
     if (fiber->stack == nullptr) {
       Die("no memory for the stack of a fibre");
     }
-    getcontext(&fiber->context);
-    fiber->context.uc_stack.ss_sp = fiber->stack;
-    fiber->context.uc_stack.ss_size = FiberStacks::kBytes;
-    fiber->context.uc_link = nullptr;
-    makecontext(&fiber->context, &World::Main, 0);
+    fiber->context.Begin(fiber->stack, FiberStacks::kBytes, &World::Main);
   }
   ExceptionsOfThread() = fiber->exceptions;  // none where it begins
-  swapcontext(&host_, &fiber->context);
+  FiberContext::Switch(&host_, &fiber->context);
   running_ = nullptr;
   if (fiber->ended) {
     stacks_.GiveBack(fiber->stack);
