@@ -21,6 +21,7 @@ using std::chrono::seconds;
 using Whom = HealthChecks::Whom;
 
 constexpr int kKilled = 137;
+constexpr int kTerminated = 143;
 // Whoever looks after a container waits so long before it is started again.
 constexpr auto kOperatorDelay = seconds(2);
 // After DONE `weir task` ends its ps.
@@ -129,6 +130,7 @@ void Cluster::SuperviseTask(Task* task, bool troubles_are_over) {
     Kill(std::exchange(task->run, nullptr)->process);
     task->ended = kExitOk;
   }
+  EndInterrupted(task);
   if (task->ended.has_value()) {
     if (!task->ended_for_good() && Now() >= task->again_at) {
       task->StartWeirTask();
@@ -141,7 +143,32 @@ void Cluster::SuperviseTask(Task* task, bool troubles_are_over) {
   }
   if (task->supervisor->finished()) {
     task->ended = task->supervisor->exit_code();
-    task->again_at = Now() + kOperatorDelay;
+    task->again_at = std::max(Now() + kOperatorDelay, task->away_until);
+  }
+}
+
+void Cluster::EndInterrupted(Task* task) {
+  if (task->run == nullptr) {
+    return;
+  }
+  for ([[maybe_unused]] const int one : task->supervisor->TakeStops()) {
+    Terminate(task);
+  }
+  if (task->supervisor->PressureOn(0, Now().count()) ==
+      Supervisor::Pressure::kKill) {
+    Note(absl::StrCat(task->name, " is killed after its grace"));
+    Kill(std::exchange(task->run, nullptr)->process);
+    task->supervisor->OnExit(0, kKilled, Now().count());
+    if (task->role == "chief") {
+      Check(health_.OnStopped(checkpoints_.contributions()));
+    }
+  }
+}
+
+void Cluster::Interrupt(Task* task, nanoseconds away_until) {
+  if (!task->ended.has_value()) {
+    task->supervisor->OnInterrupt(Now().count(), kTerminated);
+    task->away_until = away_until;
   }
 }
 
@@ -167,7 +194,9 @@ void Cluster::CheckRestore(int process, const std::string& checkpoint) {
   if (!id.has_value() || id->step < newest) {
     Break(absl::StrCat("a chief restores ", checkpoint,
                        " and started when there was one of step ", newest));
+    return;
   }
+  health_.OnRestore(id->step * plan_.in_unit());
 }
 
 void Cluster::StartProcess(Task* task) {
@@ -222,8 +251,9 @@ void Cluster::KillUntil(Task* task, nanoseconds back_at) {
 }
 
 void Cluster::Terminate(Task* task) {
+  ++result_->counts.stops;
+  task->run->terminated = true;
   if (task->run->on_term) {
-    ++result_->counts.stops;
     StartAs(task->run->process, [run = task->run] {
       if (run->on_term) {  // it has not ended meanwhile
         run->on_term();

@@ -54,8 +54,10 @@ class Cluster {
   // What troubles do to tasks. REQUIRES: `task` runs.
   // Kills it; `weir task` hears of it at `back_at`.
   void KillUntil(Task* task, std::chrono::nanoseconds back_at);
-  // SIGTERM, if it has come so far that it listens.
+  // SIGTERM to its program.
   void Terminate(Task* task);
+  // SIGTERM to its `weir task`, also if none runs. It is started again then.
+  void Interrupt(Task* task, std::chrono::nanoseconds away_until);
   // Starts it once more. The process that is there stays, without a word from
   // the others at first.
   void StartSecond(Task* task, std::chrono::nanoseconds alone);
@@ -73,6 +75,8 @@ class Cluster {
  private:
   void AddTask(const char* role, int index);
   void SuperviseTask(Task* task, bool troubles_are_over);
+  // Does what `weir task` does after SIGTERM.
+  void EndInterrupted(Task* task);
   void CheckExit(const Task& task, const ProcessRun& run);
   void CheckRestore(int process, const std::string& checkpoint);
   void StartProcess(Task* task);

@@ -23,10 +23,12 @@ constexpr int kObjectsOfStart = 60;
 constexpr auto kIdleMax = seconds(30);
 constexpr int kObjectsOfHold = 20;
 // If objects are written quickly it is held for at most so much of a window,
-// and not counted what each hold takes with the slowest messages.
+// and not counted what each hold takes with the slowest messages and turns.
 constexpr auto kRateWindow = seconds(60);
 constexpr auto kHeldMax = seconds(15);
-constexpr auto kHold = seconds(8);
+constexpr auto kHold = seconds(1);
+constexpr int kMessagesOfHold = 14;
+constexpr int kTurnsOfHold = 20;
 constexpr auto kQuick = seconds(1);
 // No stop is looked at that begins so soon after trouble.
 constexpr auto kBeforeStop = seconds(10);
@@ -85,10 +87,11 @@ void HealthChecks::OnPush(int process, uint64_t sequence) {
   if (found != workers_.end()) {
     found->second.pushed = Now();
     Worker& worker = found->second;
+    const uint64_t workers = static_cast<uint64_t>(plan_.workers);
     worker.may_be_finished =
-        plan_.script ? of_slot_[worker.slot] + 2 > plan_.pushes_of_rank()
-                     : (sequence + 2) * static_cast<uint64_t>(plan_.workers) >
-                           plan_.steps;
+        plan_.script
+            ? of_slot_[worker.slot] + 2 > plan_.pushes_of_rank()
+            : (sequence + 2) * workers + restored_ > plan_.contributions();
   }
 }
 
@@ -101,7 +104,10 @@ void HealthChecks::OnCommand(int process, const Command& command) {
   if (command.hold() && !worker.held_since.has_value()) {
     worker.held_since = Now();
   } else if (command.release() && worker.held_since.has_value()) {
-    worker.held += std::max(nanoseconds(0), Now() - *worker.held_since - kHold);
+    const nanoseconds usual = kHold +
+                              kMessagesOfHold * plan_.network.delay_max +
+                              kTurnsOfHold * plan_.pace;
+    worker.held += std::max(nanoseconds(0), Now() - *worker.held_since - usual);
     worker.held_since.reset();
   }
 }
@@ -197,12 +203,15 @@ uint64_t HealthChecks::Receipts() const {
   return receipts;
 }
 
-void HealthChecks::OnStop() {
-  // A chief that only just begins to take over shards saves nothing.
-  const bool quiet =
-      Now() - std::max(hard_trouble_until_, chief_trouble_until_) >=
-      kBeforeStop;
-  Trouble(Now(), Whom::kAll);  // it ends them all
+void HealthChecks::OnStop(nanoseconds until) {
+  // A chief that only just begins to take over shards saves nothing. What a
+  // worker has left on a part of the blocks another one finishes, but no
+  // script.
+  const nanoseconds trouble =
+      plan_.script ? trouble_until_
+                   : std::max(hard_trouble_until_, chief_trouble_until_);
+  const bool quiet = Now() - trouble >= kBeforeStop;
+  Trouble(until, Whom::kAll);  // it ends them all
   if (!quiet) {
     return;
   }

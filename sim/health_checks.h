@@ -56,6 +56,8 @@ class HealthChecks {
   void OnPushes(int rank, uint64_t pushes) {
     of_slot_[static_cast<uint32_t>(rank)] = pushes;
   }
+  // The shards hold so many contributions now, and slots count from 0 again.
+  void OnRestore(uint64_t contributions) { restored_ = contributions; }
   // A worker pushes a block of this contribution of its slot.
   void OnPush(int process, uint64_t sequence);
   // It reads a command of its chief.
@@ -74,8 +76,8 @@ class HealthChecks {
 
   // Contributions that workers had receipts for, as they told the chief.
   uint64_t Receipts() const;
-  // I5: the chief is told to end now.
-  void OnStop();
+  // I5: the chief is told to end now; its trouble lasts until then.
+  void OnStop(std::chrono::nanoseconds until);
   // It has ended. `saved`: contributions of the newest checkpoint.
   absl::Status OnStopped(uint64_t saved);
 
@@ -117,6 +119,7 @@ class HealthChecks {
   std::map<int, Worker> workers_;               // by process
   std::map<uint32_t, uint64_t> of_slot_;        // contributions with receipts
   std::optional<uint64_t> to_save_;
+  uint64_t restored_ = 0;
 };
 
 }  // namespace weir::sim

@@ -31,7 +31,7 @@ Fault DrawFault(const JobPlan& plan) {
   // Soon after the one before, or much later.
   fault.after =
       milliseconds(RandomBelow(Pick<uint64_t>({50, 500, 5000, 20000})));
-  fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 5000, 30000})));
+  fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 5000, 60000})));
   fault.wall =
       std::chrono::seconds(static_cast<int64_t>(RandomBelow(200000)) - 100000);
   if (fault.kind == Fault::kSlow) {
@@ -124,6 +124,13 @@ uint64_t JobPlan::contributions() const {
     return pushes_of_rank() * static_cast<uint64_t>(workers);
   }
   return mode == Mode::kSync ? steps * in_step : steps;
+}
+
+bool JobPlan::MayTear() const {
+  return mode == Mode::kSync && !script &&
+         std::any_of(faults.begin(), faults.end(), [](const Fault& fault) {
+           return fault.kind == Fault::kTermAll;
+         });
 }
 
 bool JobPlan::OnlyKills() const {

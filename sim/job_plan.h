@@ -18,7 +18,7 @@ struct Fault {
   enum Kind {
     kKill,  // it is away for `time`
     kTerm,
-    kTermAll,  // every task
+    kTermAll,  // to whoever starts them, which are away for `time`
     kPart,     // from another task, for `time`
     kPause,    // SIGSTOP, for `time`
     kSecond,   // started once more, while this process is parted from all
@@ -67,11 +67,17 @@ struct JobPlan {
   // Whether no task of it is halted, parted, told to end or started twice, and
   // one that is killed is started again at once.
   bool OnlyKills() const;
+  // Whether the last contributions before a stop may be in a checkpoint with a
+  // part of their blocks: all workers are told to end, and no other one comes
+  // that could finish them ("Checkpoints" in docs/design_notes.md).
+  bool MayTear() const;
   // As the last checkpoint counts them.
   uint64_t last_step() const {
     return script && mode != Mode::kSync ? contributions() : steps;
   }
   uint64_t contributions() const;
+  // Contributions of a step in which checkpoints count.
+  uint64_t in_unit() const { return mode == Mode::kSync ? in_step : 1; }
   // Of a script.
   uint64_t pushes_of_rank() const;
   // The same job without some of its faults.

@@ -381,8 +381,8 @@ class SimLink : public ControlLink, public DataLink {
     return {network_->IdentityOf(process_), /*has_chief=*/true};
   }
 
-  // Calls `work(store, done)` at the ps, if the process may. Returns what `done`
-  // gets there when `is_last` says so of it.
+  // Calls `work(store, done)` at the ps, if the process may. Returns what
+  // `done` gets there when `is_last` says so of it.
   template <typename Reply, typename Work, typename IsLast>
   absl::StatusOr<Reply> AskUntil(const char* method, Timeout timeout, Work work,
                                  IsLast is_last) {

@@ -61,7 +61,7 @@ absl::Status RunScript(const JobPlace& place, int rank, ProcessRun* run) {
   wire.chief = place.network->NewChiefLink(kChief);
   // Never deleted, as a process that ends deletes nothing.
   auto* const session = new sdk::Session(std::move(options), std::move(wire));
-  run->on_term = [stopped] { *stopped = true; };
+  run->OnTerm([stopped] { *stopped = true; });
   WEIR_RETURN_IF_ERROR(session->Connect());
   std::vector<sdk::Tensor> tensors(2);
   for (size_t t = 0; t < tensors.size(); ++t) {

@@ -32,6 +32,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr auto kPsGrace = std::chrono::seconds(25);
+// Of `weir task`, before it kills a program that does not end.
+constexpr auto kInterruptGrace = std::chrono::seconds(28);
 // As the chief's server: for the last commands to go out.
 constexpr auto kChiefGrace = milliseconds(500);
 
@@ -42,6 +44,7 @@ void Task::StartWeirTask() {
   options.alone = true;
   options.healthy_after = std::chrono::seconds(60);
   options.user_commands = is_script;
+  options.interrupt_grace = kInterruptGrace;
   LocalTask local;
   local.role = role;
   local.index = index;
@@ -102,10 +105,10 @@ absl::Status RunPs(const JobPlace& place, int index, ProcessRun* run) {
       place.ps_addresses[static_cast<size_t>(index)], store,
       [end](const absl::Status& why) { end->Tell(why); }, leaving);
   int signal = 0;
-  run->on_term = [&signal] { signal = SIGTERM; };
+  run->OnTerm([&signal] { signal = SIGTERM; });
   const absl::Status why = end->Wait(
       *store, [&signal] { return signal; }, leaving);
-  run->on_term = nullptr;
+  run->OnTerm(nullptr);
   const PsStatus counted = store->GetStatus();
   place.counts->pushes +=
       counted.chunks_accepted() + counted.chunks_duplicate();
@@ -138,9 +141,9 @@ absl::Status RunChief(const JobPlace& place, ProcessRun* run) {
     return taken;
   }
   place.network->Serve(kChief, chief);
-  run->on_term = [chief] { chief->RequestStop("SIGTERM"); };
+  run->OnTerm([chief] { chief->RequestStop("SIGTERM"); });
   const absl::Status status = chief->Wait();
-  run->on_term = nullptr;
+  run->OnTerm(nullptr);
   SleepFor(kChiefGrace);
   place.network->StopServing(kChief);
   return status;
@@ -162,9 +165,9 @@ absl::Status RunWorker(const JobPlace& place, int index, ProcessRun* run) {
   WEIR_ASSIGN_OR_RETURN(auto made, WorkerTask::Create(std::move(options)));
   // Never deleted: a fibre may just be telling it of a signal.
   WorkerTask* const worker = made.release();
-  run->on_term = [worker] { worker->RequestStop("ended by signal 15"); };
+  run->OnTerm([worker] { worker->RequestStop("ended by signal 15"); });
   const absl::Status status = worker->Run();
-  run->on_term = nullptr;
+  run->OnTerm(nullptr);
   return status;
 }
 
@@ -174,7 +177,7 @@ absl::Status RunEvaluator(const JobPlace& place, ProcessRun* run) {
       CheckpointEvaluation::Create(place.objects, place.spec, place.data_dir,
                                    BackendOptions()));
   const auto stopped = std::make_shared<bool>(false);
-  run->on_term = [stopped] { *stopped = true; };
+  run->OnTerm([stopped] { *stopped = true; });
   Evaluator evaluator(
       place.objects, Clock::Real(), place.run,
       [evaluation](const std::string& dir) { return evaluation->Run(dir); });

@@ -54,10 +54,19 @@ JobPlace MakePlace(const JobPlan& plan, const std::string& data_dir);
 // One process of a task.
 struct ProcessRun {
   int process = 0;
-  bool port_is_taken = false;     // on its host, by another process
-  std::optional<int> exit_code;   // its main function has returned
-  std::string words;              // why
-  std::function<void()> on_term;  // for a fibre of the process
+  bool port_is_taken = false;    // on its host, by another process
+  std::optional<int> exit_code;  // its main function has returned
+  std::string words;             // why
+  // On a fibre of the process: what SIGTERM does, also one that came before.
+  void OnTerm(std::function<void()> stop) {
+    on_term = std::move(stop);
+    if (terminated && on_term) {
+      on_term();
+    }
+  }
+
+  std::function<void()> on_term;
+  bool terminated = false;  // SIGTERM came
 };
 
 // One task of the job and its `weir task`, which starts it again.
@@ -73,9 +82,10 @@ struct Task {
   bool is_script = false;  // a program of a user
   std::string name;
   std::unique_ptr<Supervisor> supervisor;
-  std::shared_ptr<ProcessRun> run;       // null: none runs
-  std::optional<int> ended;              // with which code `weir task` ended
-  std::chrono::nanoseconds again_at{0};  // when it is started once more
+  std::shared_ptr<ProcessRun> run;         // null: none runs
+  std::optional<int> ended;                // with which code `weir task` ended
+  std::chrono::nanoseconds again_at{0};    // when it is started once more
+  std::chrono::nanoseconds away_until{0};  // not before, after SIGTERM
   // Its process was killed, and `weir task` hears of it then.
   std::optional<std::chrono::nanoseconds> back_at;
 };

@@ -109,11 +109,9 @@ bool Troubles::BeginForAll(const Fault& fault) {
       cluster_.LosePower(end);
       return true;
     case Fault::kTermAll:
-      BeginStop();
+      BeginStop(end, /*everybody=*/true);
       for (const auto& each : cluster_.tasks()) {
-        if (each->runs()) {
-          cluster_.Terminate(each.get());
-        }
+        cluster_.Interrupt(each.get(), end);
       }
       return true;
     default:
@@ -128,7 +126,7 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
   switch (fault.kind) {
     case Fault::kTerm:
       if (task->role == "chief") {
-        BeginStop();
+        BeginStop(Now(), /*everybody=*/false);
       } else {
         health.Trouble(Now(), whom);
       }
@@ -175,17 +173,20 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
   }
 }
 
-void Troubles::BeginStop() {
+void Troubles::BeginStop(std::chrono::nanoseconds until, bool everybody) {
   HealthChecks& health = cluster_.health();
   const bool all_run = std::all_of(
       cluster_.tasks().begin(), cluster_.tasks().end(), [](const auto& task) {
         return task->role == "worker" || task->role == "evaluator" ||
                task->runs();
       });
-  if (all_run && !store_is_slow() && plan_.store.delay_max <= kQuickStore) {
-    health.OnStop();
+  // Of scripts, each ends inside a push.
+  const bool tears = everybody && plan_.script;
+  if (all_run && !tears && !store_is_slow() &&
+      plan_.store.delay_max <= kQuickStore) {
+    health.OnStop(until);
   } else {
-    health.Trouble(Now(), Whom::kAll);
+    health.Trouble(until, Whom::kAll);
   }
 }
 

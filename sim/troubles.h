@@ -39,8 +39,8 @@ class Troubles {
   bool BeginForAll(const Fault& fault);
   void BeginFor(Task* task, const Fault& fault);
   Task* TaskOf(const Fault& fault) const;
-  // The chief is told to end.
-  void BeginStop();
+  // The chief is told to end, and is back then; `everybody` is.
+  void BeginStop(std::chrono::nanoseconds until, bool everybody);
   void EndTimed();
   void Heal();
 
