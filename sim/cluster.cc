@@ -109,6 +109,7 @@ void Cluster::Supervise(bool troubles_are_over) {
     SuperviseTask(task.get(), troubles_are_over);
   }
   EndStrays();
+  network_.BreakSilent();
 }
 
 void Cluster::SuperviseTask(Task* task, bool troubles_are_over) {

@@ -138,8 +138,7 @@ absl::Status HealthChecks::OnEnd(int process, int code) {
         absl::StrCat(task, " ended with ", code, " after ",
                      std::min(calm, Now()) / seconds(1), " s without trouble"));
   }
-  const bool may_not_know = plan_.script && absl::StartsWith(task, "worker");
-  if (code != kExitReplaced && started_when_done && !may_not_know &&
+  if (code != kExitReplaced && started_when_done && !plan_.script &&
       trouble_until_ < started) {  // I3
     return absl::InternalError(absl::StrCat(
         task, " started when the job was done, and ended with ", code));

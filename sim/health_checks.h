@@ -13,8 +13,8 @@
 //   I2. A worker's process ends with "replaced" only where another one of its
 //       task was started beside it; of two, one stays. Of two chiefs that start
 //       at one time each may find some of the shards with the other.
-//   I3. Whoever starts when the job is done ends well, or by trouble; but for a
-//       script, which nobody tells.
+//   I3. Whoever starts when the job is done ends well, or by trouble; but not
+//       of scripts, which may go on with it.
 //   I4. In quiet a worker that has work does some of it. In async it does so
 //       too while the chief is away, or another worker is slow or lost, and is
 //       not held for most of the time.

@@ -9,6 +9,12 @@
 #include "sim/links.h"
 
 namespace weir::sim {
+namespace {
+
+// proto/wire/grpc_channel.cc: a ping after 10 s, and 10 s for its answer.
+constexpr std::chrono::nanoseconds kKeepalive = std::chrono::seconds(20);
+
+}  // namespace
 
 Inbox::Inbox() {
   Start([this] { Loop(); });
@@ -145,10 +151,10 @@ void Network::Send(const std::shared_ptr<Connection>& connection, bool there,
   int64_t* const last =
       there ? &connection->last_there_ns : &connection->last_back_ns;
   int64_t at = (Now() + Delay()).count();
-  const auto parted = parted_until_ns_.find(
-      std::minmax(connection->client, connection->server));
-  if (parted != parted_until_ns_.end()) {
-    at = std::max(at, parted->second);
+  const auto parted =
+      silences_.find(std::minmax(connection->client, connection->server));
+  if (parted != silences_.end()) {
+    at = std::max(at, parted->second.end_ns);
   }
   *last = std::max(*last + 1, at);
   Inbox* const inbox = InboxOf(there ? connection->server : connection->client);
@@ -243,7 +249,35 @@ void Network::ResetAllOf(int process, bool as_server_only, const char* why) {
 }
 
 void Network::Part(int a, int b, std::chrono::nanoseconds time) {
-  parted_until_ns_[std::minmax(a, b)] = (Now() + time).count();
+  silences_[std::minmax(a, b)] = {Now().count(), (Now() + time).count()};
+}
+
+void Network::Halted(int process, std::chrono::nanoseconds time) {
+  silences_[{process, process}] = {Now().count(), (Now() + time).count()};
+}
+
+void Network::BreakSilent() {
+  const int64_t now_ns = Now().count();
+  std::erase_if(silences_, [now_ns](const auto& silence) {
+    return silence.second.end_ns <= now_ns;
+  });
+  const auto is_silent = [&](int a, int b) {
+    const auto found = silences_.find(std::minmax(a, b));
+    return found != silences_.end() &&
+           now_ns - found->second.begin_ns > kKeepalive.count();
+  };
+  for (const auto& weak : std::vector(connections_)) {
+    const auto connection = weak.lock();
+    if (connection == nullptr) {
+      continue;
+    }
+    const int client = connection->client;
+    const int server = connection->server;
+    if (is_silent(client, server) || is_silent(client, client) ||
+        is_silent(server, server)) {
+      Reset(connection.get(), absl::UnavailableError("keepalive timeout"));
+    }
+  }
 }
 
 }  // namespace weir::sim

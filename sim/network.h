@@ -125,6 +125,11 @@ class Network {
   void EndProcess(int process);
   // Parts two tasks for `time`.
   void Part(int a, int b, std::chrono::nanoseconds time);
+  // A process was halted for `time`, and answers nobody.
+  void Halted(int process, std::chrono::nanoseconds time);
+  // Breaks connections over which nothing was heard for so long that gRPC's
+  // keepalive would. To be called often.
+  void BreakSilent();
 
   // Messages that arrived, connections that were reset.
   uint64_t arrived() const { return arrived_; }
@@ -172,7 +177,12 @@ class Network {
   std::map<int, PeerIdentity> identities_;
   std::map<std::string, Server> servers_;
   std::vector<std::weak_ptr<Connection>> connections_;
-  std::map<std::pair<int, int>, int64_t> parted_until_ns_;
+  struct Silence {
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;
+  };
+  // Of two tasks that are parted; of one that is halted, twice.
+  std::map<std::pair<int, int>, Silence> silences_;
   uint64_t arrived_ = 0;
   uint64_t resets_ = 0;
 };

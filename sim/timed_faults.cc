@@ -21,6 +21,7 @@ void TimedFaults::SlowUntil(int process, nanoseconds end, nanoseconds wait,
 
 void TimedFaults::HangUntil(nanoseconds end, nanoseconds wait) {
   hang_until_ = end;
+  slow_until_ = std::max(slow_until_, end + wait);
   hang_ = wait;
 }
 

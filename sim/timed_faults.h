@@ -34,7 +34,7 @@ class TimedFaults {
   void Tick();
 
   // Calls of the store may be slow until then; or it is full.
-  std::chrono::nanoseconds slow_until() const { return hang_until_ + hang_; }
+  std::chrono::nanoseconds slow_until() const { return slow_until_; }
   std::chrono::nanoseconds full_until() const { return full_until_; }
 
  private:
@@ -50,6 +50,7 @@ class TimedFaults {
   std::vector<Slow> slow_;
   std::chrono::nanoseconds full_until_{0};
   std::chrono::nanoseconds hang_until_{0};
+  std::chrono::nanoseconds slow_until_{0};
   std::chrono::nanoseconds hang_{0};
 };
 

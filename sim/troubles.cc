@@ -152,6 +152,7 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
       ++counts_.pauses;
       health.Trouble(end, whom);
       timed_.PauseUntil(task->run->process, end);
+      cluster_.network().Halted(task->run->process, fault.time);
       return;
     case Fault::kSlow:
       ++counts_.slow;

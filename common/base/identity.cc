@@ -12,6 +12,14 @@
 
 namespace weir {
 
+#ifdef WEIR_SIM
+std::string HostName() { return "host"; }
+
+int64_t ProcessId() { return sim::Process(); }
+
+#else
+int64_t ProcessId() { return getpid(); }
+
 std::string HostName() {
   char name[256] = {};  // one byte more than is asked for, so it ends with 0
   if (gethostname(name, sizeof(name) - 1) != 0) {
@@ -19,6 +27,7 @@ std::string HostName() {
   }
   return name;
 }
+#endif
 
 uint64_t RandomId() {
 #ifdef WEIR_SIM

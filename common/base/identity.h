@@ -12,6 +12,9 @@ namespace weir {
 // This machine's name; "unknown" if the system does not say it.
 std::string HostName();
 
+// This process's number on its machine.
+int64_t ProcessId();
+
 // A number that no other call returns, here or on another machine.
 uint64_t RandomId();
 

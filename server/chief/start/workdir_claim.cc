@@ -1,7 +1,5 @@
 #include "server/chief/start/workdir_claim.h"
 
-#include <unistd.h>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
 #include "common/base/identity.h"
@@ -23,7 +21,7 @@ absl::StatusOr<std::unique_ptr<HeldLock>> WaitForLock(
     const WorkdirClaim::Options& options) {
   const std::string path = JoinPath(options.directory, kClaimName);
   const std::string who =
-      absl::StrCat("process ", getpid(), " on ", HostName());
+      absl::StrCat("process ", ProcessId(), " on ", HostName());
   const auto deadline = MonotonicClock::now() + options.wait;
   for (;;) {
     auto lock = options.store->TryLock(path, who);
