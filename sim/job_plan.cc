@@ -24,7 +24,8 @@ Fault DrawFault(const JobPlan& plan) {
     fault.after_receipts = RandomBelow(plan.contributions());
   }
   fault.at_write = RandomBelow(2) == 0;
-  fault.on_same_host = RandomBelow(2) == 0;
+  // Of two chiefs of scripts one may finish the job while the other goes on.
+  fault.on_same_host = RandomBelow(2) == 0 || plan.script;
   fault.role = RandomBelow(plan.evaluator ? 4 : 3);
   fault.task = RandomBelow(kTasks);
   fault.other = RandomBelow(kTasks);

@@ -156,7 +156,8 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
       return;
     case Fault::kSlow:
       ++counts_.slow;
-      health.Trouble(end, whom);
+      // A slow chief holds workers for long, too.
+      health.Trouble(end, whom == Whom::kChief ? Whom::kAll : whom);
       timed_.SlowUntil(
           task->run->process, end, fault.wait,
           task->role == "worker" ? plan_.pace : std::chrono::nanoseconds(0));
