@@ -65,7 +65,14 @@ void HealthChecks::OnStart(int process, const std::string& task, bool done) {
 HealthChecks::Process HealthChecks::Forget(int process) {
   workers_.erase(process);
   auto known = processes_.extract(process);
-  return known.empty() ? Process() : std::move(known.mapped());
+  if (known.empty()) {
+    return Process();
+  }
+  // What a ps takes with it each script learns when it joins again.
+  if (plan_.script && absl::StartsWith(known.mapped().task, "ps")) {
+    of_slot_.clear();
+  }
+  return std::move(known.mapped());
 }
 
 void HealthChecks::OnProgress(int process, const Progress& progress) {

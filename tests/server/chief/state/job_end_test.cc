@@ -10,7 +10,6 @@
 namespace weir {
 namespace {
 
-using testing::HasSubstr;
 using testing::SizeIs;
 using Phase = JobFacts::Phase;
 
