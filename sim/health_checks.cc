@@ -139,8 +139,10 @@ absl::Status HealthChecks::OnEnd(int process, int code) {
         absl::StrCat(task, " was replaced, and no process has its place"));
   }
   const nanoseconds calm = Now() - trouble_until_;
-  if (code != kExitReplaced &&
-      calm > kEffectMax + kObjectsOfStart * plan_.object_time()) {  // I1
+  // At a slow store the first start takes longer than others wait for it.
+  const nanoseconds start = kObjectsOfStart * plan_.object_time();
+  if (code != kExitReplaced && calm > kEffectMax + start &&
+      Now() > start) {  // I1
     return absl::InternalError(
         absl::StrCat(task, " ended with ", code, " after ",
                      std::min(calm, Now()) / seconds(1), " s without trouble"));
