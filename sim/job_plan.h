@@ -69,7 +69,8 @@ struct JobPlan {
   bool OnlyKills() const;
   // Whether the last contributions before a stop may be in a checkpoint with a
   // part of their blocks: all workers are told to end, and no other one comes
-  // that could finish them ("One snapshot of all shards" in docs/design_notes.md).
+  // that could finish them ("One snapshot of all shards" in
+  // docs/design_notes.md).
   bool MayTear() const;
   // As the last checkpoint counts them.
   uint64_t last_step() const {
