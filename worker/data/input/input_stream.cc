@@ -55,7 +55,8 @@ class PackedFile {
   absl::StatusOr<absl::string_view> Next(size_t kept = 0) {
     const auto left = static_cast<size_t>(file_->size() - offset_);
     const size_t more = std::min(kPackedStepBytes, left);
-    step_.erase(0, step_.size() - kept);
+    std::copy(step_.end() - static_cast<int64_t>(kept), step_.end(),
+              step_.begin());
     step_.resize(kept + more);
     WEIR_RETURN_IF_ERROR(file_->ReadAt(offset_, step_.data() + kept, more));
     offset_ += static_cast<int64_t>(more);
