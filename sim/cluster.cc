@@ -51,13 +51,12 @@ Cluster::Cluster(const JobPlan& plan, const std::string& data_dir,
     : plan_(plan),
       result_(result),
       place_(plan.disk ? static_cast<Place*>(&disk_) : &objects_),
+      store_(plan.disk ? static_cast<ObjectStore*>(&disk_) : &objects_),
       job_(MakePlace(plan, data_dir)),
-      checkpoints_(place_,
-                   plan.disk ? static_cast<ObjectStore*>(&disk_) : &objects_,
-                   plan.run_place(), job_.spec_text),
+      checkpoints_(place_, store_, plan.run_place(), job_.spec_text),
       health_(plan_) {
   job_.network = &network_;
-  job_.objects = plan.disk ? static_cast<ObjectStore*>(&disk_) : &objects_;
+  job_.objects = store_;
   job_.counts = &result->counts;
   if (job_.script.has_value()) {
     job_.script->on_pushes = std::bind_front(&HealthChecks::OnPushes, &health_);

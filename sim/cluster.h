@@ -91,7 +91,8 @@ class Cluster {
   Network network_;
   SimObjectStore objects_;
   SimDisk disk_;
-  Place* const place_;  // one of the two
+  Place* const place_;        // one of the two
+  ObjectStore* const store_;  // the same
   JobPlace job_;
   CheckpointChecks checkpoints_;
   HealthChecks health_;

@@ -15,7 +15,7 @@
 namespace weir::sdk {
 namespace {
 
-// How long EnterPush waits before it asks on_wait.
+// How long a wait for the chief takes before it asks on_wait.
 constexpr std::chrono::milliseconds kLookUpEvery{100};
 
 absl::Status NoTables() {
@@ -233,6 +233,13 @@ absl::Status Session::EnterPush() {
     WEIR_RETURN_IF_ERROR(OnWait());
   }
   return absl::OkStatus();
+}
+
+absl::Status Session::WaitForEnd() {
+  while (!chief_->OutOfWorkWithin(kLookUpEvery)) {
+    WEIR_RETURN_IF_ERROR(OnWait());
+  }
+  return chief_->stop_status().ok() ? absl::OkStatus() : OnWait();
 }
 
 absl::Status Session::CheckReady(int tensor) const {

@@ -20,8 +20,6 @@ namespace weir::sdk {
 namespace {
 
 constexpr std::chrono::milliseconds kPollEvery{50};
-// How long to wait for the end of the job before on_wait is asked.
-constexpr std::chrono::milliseconds kLookUpEvery{100};
 // How often the log says what is waited for.
 constexpr int64_t kSayEveryNs = 10'000'000'000;
 // How long one Register call may take: a caller that is to wait no longer ends
@@ -57,13 +55,6 @@ absl::Status Session::OnWait() const {
   }
   return absl::AbortedError(
       absl::StrCat("the job is over for this worker: ", Reason(why)));
-}
-
-absl::Status Session::WaitForEnd() {
-  while (!chief_->OutOfWorkWithin(kLookUpEvery)) {
-    WEIR_RETURN_IF_ERROR(OnWait());
-  }
-  return chief_->stop_status().ok() ? absl::OkStatus() : OnWait();
 }
 
 absl::Status Session::Repeated(
