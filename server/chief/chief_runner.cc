@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/identity.h"
@@ -371,8 +372,33 @@ void ChiefRunner::CarryOut(Action action) {
       evaluated_ = done->checkpoint;  // WatchEvaluator looks for its line
     }
     CarryOutFiles(std::move(action));
+  } else if (auto* line = std::get_if<AppendTrainLog>(&action)) {
+    {
+      MutexLock lock(&inbox_->mutex);
+      inbox_->train_lines.push_back(std::move(line->line));
+    }
+    PostDisk(AppendTrainLines);
   } else {
     CarryOutFiles(std::move(action));
+  }
+}
+
+// Workers wait for the directory of a checkpoint, and it comes behind the lines
+// before. So each is not a write of its own: the first task writes all.
+void ChiefRunner::AppendTrainLines(Disk* disk,
+                                   const std::shared_ptr<Inbox>& inbox) {
+  std::vector<std::string> lines;
+  {
+    MutexLock lock(&inbox->mutex);
+    lines.swap(inbox->train_lines);
+  }
+  if (lines.empty()) {
+    return;
+  }
+  const TraceSpan span(kActionNames[Action(AppendTrainLog()).index()]);
+  WarnIf(disk->train_file.Append(absl::StrJoin(lines, "\n")));
+  for (const std::string& line : lines) {
+    disk->board.AddLine(line);
   }
 }
 
@@ -405,9 +431,6 @@ void ChiefRunner::CarryOutFiles(Action action) {
       WarnIf(disk->train_file.Cut(cut->step));
       disk->board.Restart();
       WarnIf(RemoveDone(*disk));
-    } else if (const auto* line = std::get_if<AppendTrainLog>(&action)) {
-      WarnIf(disk->train_file.Append(line->line));
-      disk->board.AddLine(line->line);
     } else if (const auto* spread = std::get_if<AppendHistograms>(&action)) {
       disk->board.AddHistograms(spread->step, spread->histograms);
     } else if (const auto* done = std::get_if<WriteDone>(&action)) {

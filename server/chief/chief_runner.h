@@ -114,6 +114,8 @@ class ChiefRunner {
     CondVar changed;
     std::vector<Event> events ABSL_GUARDED_BY(mutex);
     bool stop ABSL_GUARDED_BY(mutex) = false;
+    // Of train.jsonl, and not taken by the files thread yet.
+    std::vector<std::string> train_lines ABSL_GUARDED_BY(mutex);
     std::optional<absl::Status> finished ABSL_GUARDED_BY(mutex);
   };
 
@@ -151,6 +153,8 @@ class ChiefRunner {
   void CarryOutAll();
   void CarryOut(Action action);
   void CarryOutFiles(Action action);
+  // Writes the lines that are there by now; on the files thread.
+  static void AppendTrainLines(Disk* disk, const std::shared_ptr<Inbox>& inbox);
   // Runs `task` on the files thread.
   void PostDisk(std::function<void(Disk*, const std::shared_ptr<Inbox>&)> task);
   // Looks now and then for the evaluator's line on `evaluated_`.

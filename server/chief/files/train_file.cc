@@ -54,9 +54,9 @@ absl::Status TrainFile::Cut(uint64_t step) {
   return file_.Replace(kept);
 }
 
-absl::Status TrainFile::Append(const std::string& line) {
+absl::Status TrainFile::Append(const std::string& lines) {
   if (kept_.size() < kKeptBytesMax) {
-    absl::StrAppend(&kept_, line, "\n");
+    absl::StrAppend(&kept_, lines, "\n");
   }
   const bool failed_before = failing_;
   const absl::Status status = WriteKept();

@@ -1,7 +1,7 @@
 // The file train.jsonl: it is read at the start, cut at a restore and appended
 // to.
 //
-// A line is written with one call. One that cannot be written is never
+// A line is written whole with one call. One that cannot be written is never
 // an error of the job: it is kept, up to 64 MiB in all, and a later call writes
 // it.
 //
@@ -31,9 +31,9 @@ class TrainFile {
   absl::StatusOr<std::vector<TrainLine>> Read();
   // Drops the lines beyond `step`, and every line that cannot be parsed.
   absl::Status Cut(uint64_t step);
-  // Appends a line. Of all lines in a row that cannot be written, only the
-  // first one's call returns the error.
-  absl::Status Append(const std::string& line);
+  // Appends a line, or several with line breaks between them. Of all lines in a
+  // row that cannot be written, only the first one's call returns the error.
+  absl::Status Append(const std::string& lines);
   // Writes the lines that are kept.
   absl::Status Flush();
 
