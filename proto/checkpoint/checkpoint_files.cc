@@ -257,7 +257,12 @@ absl::StatusOr<bool> FindDone(ObjectStore* files, const std::string& workdir,
     return manifest.status();
   }
   // The same directory may have been used for another job before.
-  return manifest.ok() && manifest->job_spec_text() == spec_text;
+  if (!manifest.ok() || manifest->job_spec_text() != spec_text) {
+    return false;
+  }
+  // Its chief may have been killed before the name was durable.
+  WEIR_RETURN_IF_ERROR(files->SyncDirectory(workdir));
+  return true;
 }
 
 absl::Status WriteEnding(ObjectStore* files, const std::string& workdir,
@@ -265,10 +270,7 @@ absl::Status WriteEnding(ObjectStore* files, const std::string& workdir,
   const std::string path = JoinPath(workdir, kEndedName);
   if (why.ok()) {
     const absl::Status removed = files->Remove(path);
-    if (absl::IsNotFound(removed)) {
-      return absl::OkStatus();
-    }
-    return removed;
+    return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
   }
   const nlohmann::json json = {{"code", why.raw_code()},
                                {"reason", std::string(why.message())}};

@@ -88,7 +88,8 @@ absl::StatusOr<std::string> ResolveCheckpoint(ObjectStore* files,
                                               const std::string& path);
 
 // Whether the job of `spec_text` came to its end in `workdir`, which means that
-// DONE names a checkpoint of this job. UNAVAILABLE: the place does not answer.
+// DONE names a checkpoint of this job; then it is durable. UNAVAILABLE: the
+// place does not answer.
 absl::StatusOr<bool> FindDone(ObjectStore* files, const std::string& workdir,
                               const std::string& spec_text);
 // The same for those who look again and again: false where it is not known.

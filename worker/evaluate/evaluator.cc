@@ -80,7 +80,12 @@ absl::StatusOr<bool> Evaluator::Poll() {
     }
     WEIR_RETURN_IF_ERROR(found.status());
   }
-  return done.ok() && has_line(*done);
+  if (!done.ok() || !has_line(*done)) {
+    return false;
+  }
+  // As in FindDone: nobody starts this task again.
+  WEIR_RETURN_IF_ERROR(files_->SyncDirectory(workdir_));
+  return true;
 }
 
 absl::StatusOr<bool> Evaluator::EvaluateNewest() {

@@ -214,6 +214,8 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
             " steps; the damaged one stays, marked by the file '",
             JoinPath(Path(damaged.front().first), kDamagedName), "'");
       }
+      // Its chief may have been killed before the name was durable.
+      WEIR_RETURN_IF_ERROR(options_.files->SyncDirectory(it->path));
       return FoundCheckpoint{it->path, *std::move(manifest)};
     }
     // A file that cannot be read now is no damaged one: to go back for it would

@@ -301,6 +301,10 @@ TEST(CheckpointFilesTest, WhetherAJobIsDoneIsNotGuessed) {
     files.FailCall(call, absl::UnavailableError("no answer"));
     EXPECT_FALSE(JobIsDone(&files, workdir, job));
   }
+  // Last it makes the name durable, which its chief may not have come to.
+  files.FailCall(calls, absl::ResourceExhaustedError("fsync"));
+  EXPECT_EQ(FindDone(&files, workdir, job).status().code(),
+            StatusCode::kResourceExhausted);
 }
 
 TEST(CheckpointFilesTest, ListsCommittedCheckpointsByStep) {

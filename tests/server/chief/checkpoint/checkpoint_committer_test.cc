@@ -343,6 +343,20 @@ TEST(CheckpointCommitterTest, TheNamesOfAllDirectoriesAboveAreDurable) {
 }
 
 // It was there before the job, so its name is durable.
+// Otherwise a job could end with one that its chief, which was killed, had only
+// just named, and a loss of power would take it.
+TEST(CheckpointCommitterTest, WhatIsFoundIsDurable) {
+  FaultyFiles files(Files::Real());
+  JobDir run(&files);
+  ASSERT_TRUE(run.Commit(5).ok());
+  std::string note;
+  files.FailCall(0, absl::OkStatus());
+  ASSERT_TRUE(run.committer.Find(false, false, &note).ok());
+  files.FailCall(files.calls(), absl::ResourceExhaustedError("fsync"));
+  EXPECT_EQ(run.committer.Find(false, false, &note).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
 TEST(CheckpointCommitterTest, ADirectoryThatIsNotOursNeedsNoSync) {
   FaultyFiles files(Files::Real());
   JobDir run(&files);
