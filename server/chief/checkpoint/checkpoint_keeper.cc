@@ -320,6 +320,7 @@ absl::Status CheckpointKeeper::OnFailed(
     return status;  // another chief goes on with the job
   }
   if (!wanted()) {
+    torn_since_ns_ = 0;  // what was overdue has had its try
     schedule_->OnTried(std::max(outcome.step, facts_.step), facts_.now_ns());
     facts_.Warn(status.message(), "; the job goes on");
     return absl::OkStatus();

@@ -148,6 +148,29 @@ TEST(CheckpointKeeperTest, APeriodicCheckpointThatFailsIsLeftOut) {
   EXPECT_EQ(k.Count<PrepareCheckpoint>(), 1);
 }
 
+// Otherwise a disk that is full would have the workers held again and again.
+TEST(CheckpointKeeperTest, ATornOneThatThenFailsIsLeftOut) {
+  Keeper k;
+  k.BeginOne();
+  k.Freeze(6);
+  k.keeper.cycle().OnWritten(0, "ckpt-5", ShardFile());
+  k.Do(6);
+  EXPECT_TRUE(k.Advance().ok());
+  k.clock.Advance(std::chrono::seconds(60));
+  EXPECT_TRUE(k.Advance().ok());
+  EXPECT_TRUE(k.keeper.hold_sent());  // it is overdue
+  EXPECT_TRUE(k.Advance().ok());
+  k.Hello(6);
+  EXPECT_TRUE(k.Advance().ok());
+  EXPECT_EQ(k.Count<PrepareCheckpoint>(), 2);
+  k.keeper.cycle().OnPrepared(absl::ResourceExhaustedError("disk full"));
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(k.Advance().ok());
+    EXPECT_FALSE(k.keeper.hold_sent());
+    k.clock.Advance(std::chrono::seconds(6));
+  }
+}
+
 TEST(CheckpointKeeperTest, ANeededCheckpointIsTriedAgainAndLater) {  // I2
   Keeper k;
   k.Do(20);
