@@ -164,7 +164,7 @@ absl::Status CheckpointKeeper::Advance() {
 
 double CheckpointKeeper::HoldWait() const {
   const double wait = facts_.options.hold_wait;
-  if (facts_.job->sync() && absence_.SomebodyIsAway()) {
+  if (facts_.job->sync() && !absence_.Away().empty()) {
     return std::min(kAwayHoldSeconds, wait);
   }
   return wait;

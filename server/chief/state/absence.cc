@@ -20,19 +20,20 @@ constexpr double kSayStuckSeconds = 30.0;
 
 }  // namespace
 
-bool Absence::SomebodyIsAway() const {
+std::vector<int> Absence::Away() const {
+  std::vector<int> away;
   for (int w = 0; w < facts_.roster.count(); ++w) {
     if (!facts_.roster.worker(w).connected() && !facts_.Done(w)) {
-      return true;
+      away.push_back(w);
     }
   }
-  return false;
+  return away;
 }
 
 bool Absence::StandsStill() const {
   return facts_.job->sync() &&
          facts_.SecondsSince(facts_.progress_ns) > kVersionWaitSeconds &&
-         SomebodyIsAway();
+         !Away().empty();
 }
 
 std::optional<int> Absence::Torn() const {
@@ -102,9 +103,8 @@ bool Absence::FinishTorn() {
       return true;
     }
   }
-  for (int w = 0; w < facts_.roster.count(); ++w) {
-    const Roster::Worker& worker = facts_.roster.worker(w);
-    if (worker.connected() || facts_.Done(w) || worker.retired) {
+  for (const int w : Away()) {
+    if (facts_.roster.worker(w).retired) {
       continue;
     }
     facts_.Warn(
@@ -117,12 +117,10 @@ bool Absence::FinishTorn() {
 }
 
 absl::Status Absence::Watch(bool held, bool kept_waiting) {
+  const std::vector<int> away = Away();
   std::vector<std::string> missing;
-  for (int w = 0; w < facts_.roster.count(); ++w) {
+  for (const int w : away) {
     const Roster::Worker& worker = facts_.roster.worker(w);
-    if (worker.connected() || facts_.Done(w)) {
-      continue;
-    }
     missing.push_back(facts_.WorkerName(w));
     const double waited = facts_.SecondsSince(worker.absent_since_ns);
     if (facts_.TimeToSay(absl::StrCat("worker ", w), 10.0) && waited >= 10.0) {
@@ -152,6 +150,15 @@ absl::Status Absence::Watch(bool held, bool kept_waiting) {
   const double wait = facts_.options.worker_wait;
   if (facts_.phase <= JobFacts::Phase::kTraining && !may_rest &&
       facts_.SecondsSince(begin_ns) > wait) {
+    if (facts_.had_finished && !away.empty()) {
+      facts_.Say("not waiting any longer for ", absl::StrJoin(missing, ", "),
+                 ": all had finished at ", facts_.checkpoint);
+      for (const int w : away) {
+        facts_.roster.SetRetired(w, true);
+      }
+      facts_.progress_ns = facts_.now_ns();
+      return absl::OkStatus();
+    }
     return absl::UnavailableError(
         absl::StrCat("no progress for ", static_cast<int>(wait), " s at ",
                      facts_.job->unit(), facts_.step, waiting));

@@ -37,7 +37,7 @@ class Absence {
 
   explicit Absence(JobFacts* facts) : facts_(*facts) {}
 
-  bool SomebodyIsAway() const;
+  std::vector<int> Away() const;  // slots
   // Sync: true if no version can come before somebody joins.
   bool StandsStill() const;
   // The first slot whose worker is not connected and left a contribution torn.
@@ -57,7 +57,9 @@ class Absence {
 
   // Says who keeps the others waiting. `held` says that workers were told to
   // hold, `kept_waiting` that it is a checkpoint that keeps them waiting.
-  // UNAVAILABLE if there was no progress at all for too long.
+  // UNAVAILABLE if there was no progress at all for too long. In a job that had
+  // finished before, the slots of those who are away are retired then: programs
+  // that ended well are not started again.
   absl::Status Watch(bool held, bool kept_waiting);
 
  private:

@@ -129,6 +129,8 @@ struct JobFacts {
 
   std::string checkpoint;  // the newest that is committed
   std::optional<uint64_t> checkpoint_step;
+  // It goes on from a checkpoint at which all of its programs had finished.
+  bool had_finished = false;
 
   std::optional<std::string> stop;  // why a stop was asked for
   int64_t stop_ns = 0;

@@ -203,6 +203,7 @@ TEST_F(JobStateBroughtTest, ContinuesFromItsCheckpoint) {
     world_.Run(0.1);
   }
   ASSERT_EQ(world_.disk.count("ckpt-6"), 1u);
+  EXPECT_FALSE(world_.disk.at("ckpt-6").finished());
   const uint64_t history = world_.shards[0].declaration.history();
   LoseShards();
   Begin(/*resume=*/true);
@@ -330,6 +331,39 @@ TEST_F(JobStateBroughtTest, AFinishedWorkerMayComeBackWhileOthersWork) {
   ASSERT_TRUE(world_.finished.has_value());
   ASSERT_TRUE(world_.Join(1).stop.has_value());
   EXPECT_EQ(world_.workers[1].stop->code(), 0u);
+}
+
+// A program that was killed before it heard of the end goes on from the last
+// checkpoint, where another one had ended well.
+TEST_F(JobStateBroughtTest, ProgramsThatHadFinishedAreNotWaitedForWithoutEnd) {
+  Begin();
+  Push(0, 2);
+  Push(1, 3);
+  world_.Retire(0);
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_EQ(world_.done, "ckpt-5");
+  EXPECT_TRUE(world_.disk.at("ckpt-5").finished());
+  LoseShards();
+  world_.done.clear();
+  world_.finished.reset();
+  world_.StartChief(/*resume=*/true);
+  world_.Settle();
+  world_.Join(1);
+  ASSERT_TRUE(world_.workers[1].grant.has_value());
+  EXPECT_TRUE(world_.Beat(1).ok());
+  Push(1, 1);
+  for (int i = 0; i < 310 && !world_.shards[0].retired[0]; ++i) {
+    world_.Run(1);
+    EXPECT_TRUE(world_.Beat(1).ok());
+  }
+  EXPECT_TRUE(world_.shards[0].retired[0]);
+  EXPECT_FALSE(world_.finished.has_value());
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_TRUE(world_.finished.has_value());
+  EXPECT_TRUE(world_.finished->ok()) << *world_.finished;
+  EXPECT_EQ(world_.done, "ckpt-6");
 }
 
 TEST_F(JobStateBroughtTest, AStopLeavesACheckpoint) {

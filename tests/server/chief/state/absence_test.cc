@@ -10,7 +10,9 @@
 namespace weir {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using Phase = JobFacts::Phase;
 
 // An async job of a job file in training, with four workers that are there.
@@ -71,11 +73,11 @@ struct Training {
 
 TEST(AbsenceTest, AWorkerWithoutWorkIsNotAway) {
   Training t;
-  EXPECT_FALSE(t.absence.SomebodyIsAway());
+  EXPECT_THAT(t.absence.Away(), IsEmpty());
   t.facts.roster.mutable_worker(2)->stream = 0;
-  EXPECT_TRUE(t.absence.SomebodyIsAway());
+  EXPECT_THAT(t.absence.Away(), ElementsAre(2));
   t.facts.roster.mutable_worker(2)->next_sequence = 100;
-  EXPECT_FALSE(t.absence.SomebodyIsAway());
+  EXPECT_THAT(t.absence.Away(), IsEmpty());
 }
 
 TEST(AbsenceTest, TheTornContributionIsNamed) {
