@@ -226,6 +226,9 @@ absl::Status SimChiefLink::Register(const RegisterRequest& request,
     return answer.status();
   }
   *reply = *answer;
+  if (reply->has_grant() && network_->watch().on_grant) {
+    network_->watch().on_grant(process_, reply->grant());
+  }
   reply->set_wire_version(kWireVersion);
   return absl::OkStatus();
 }

@@ -62,10 +62,16 @@ Cluster::Cluster(const JobPlan& plan, const std::string& data_dir,
     job_.script->on_pushes = std::bind_front(&HealthChecks::OnPushes, &health_);
   }
   network_.SetFaults(plan_.network);
-  network_.SetWatch({std::bind_front(&Cluster::CheckRestore, this),
-                     std::bind_front(&HealthChecks::OnProgress, &health_),
-                     std::bind_front(&HealthChecks::OnCommand, &health_),
-                     std::bind_front(&HealthChecks::OnPush, &health_)});
+  network_.SetWatch(
+      {std::bind_front(&Cluster::CheckRestore, this),
+       std::bind_front(&HealthChecks::OnProgress, &health_),
+       [this](int process, const Command& command) {
+         Check(health_.OnCommand(process, command, checkpoints_.newest()));
+       },
+       [this](int process, const Grant& grant) {
+         Check(health_.OnGrant(process, grant));
+       },
+       std::bind_front(&HealthChecks::OnPush, &health_)});
   for (int s = 0; s < plan_.ps; ++s) {
     job_.ps_addresses.push_back(absl::StrCat("ps", s, ":1"));
     AddTask("ps", s);

@@ -6,11 +6,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_code.h"
+#include "common/base/status.h"
 #include "common/threads/scheduler.h"
 
 namespace weir::sim {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
@@ -22,14 +24,19 @@ constexpr int kObjectsOfStart = 60;
 // keeps it waiting for some objects.
 constexpr auto kIdleMax = seconds(30);
 constexpr int kObjectsOfHold = 20;
-// If objects are written quickly it is held for at most so much of a window,
-// and not counted what each hold takes with the slowest messages and turns.
-constexpr auto kRateWindow = seconds(60);
-constexpr auto kHeldMax = seconds(15);
-constexpr auto kHold = seconds(1);
+// The same in async, where it waits for no other worker, and not counted what
+// the slowest messages and turns take.
+constexpr auto kIdleMaxAlone = seconds(12);
+constexpr int kMessagesOfPush = 20;
+constexpr int kTurnsOfPush = 20;
+// After so long a peer that does not answer counts as away.
+constexpr auto kSilentMax = seconds(21);
+// A hold takes more than that where something is wrong.
+constexpr auto kLongHold = seconds(3);
+// And the pause behind it is no shorter than this part of it.
+constexpr int kPauses = 4;
 constexpr int kMessagesOfHold = 14;
 constexpr int kTurnsOfHold = 20;
-constexpr auto kQuick = seconds(1);
 // No stop is looked at that begins so soon after trouble.
 constexpr auto kBeforeStop = seconds(10);
 
@@ -44,6 +51,11 @@ void HealthChecks::Trouble(nanoseconds until, Whom whom) {
 
 void HealthChecks::Affect(nanoseconds until, Whom whom) {
   trouble_until_ = std::max(trouble_until_, until);
+  if (whom == Whom::kSilentChief) {
+    hard_trouble_until_ =
+        std::max(hard_trouble_until_, std::min(until, Now() + kSilentMax));
+    whom = Whom::kChief;
+  }
   if (whom == Whom::kWorker) {
     worker_trouble_until_ = std::max(worker_trouble_until_, until);
   } else if (whom == Whom::kChief) {
@@ -59,7 +71,7 @@ void HealthChecks::OnStart(int process, const std::string& task, bool done) {
       ++may_be_replaced_[task];
     }
   }
-  processes_[process] = {task, Now(), done};
+  processes_[process] = {task, Now(), done, /*leaving=*/false};
 }
 
 HealthChecks::Process HealthChecks::Forget(int process) {
@@ -81,12 +93,28 @@ void HealthChecks::OnProgress(int process, const Progress& progress) {
   if (fresh || worker.slot != progress.slot()) {
     worker.slot = progress.slot();
     worker.may_be_finished = false;
-    Look(&worker);
+    worker.since = Now();
   }
+  worker.told = Now();
   worker.out_of_work = progress.out_of_work();
   if (!plan_.script) {
     of_slot_[worker.slot] = progress.next_sequence();
   }
+}
+
+bool HealthChecks::AnyLeaves() const {
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [](const auto& each) { return each.second.leaving; });
+}
+
+bool HealthChecks::AllWorkInPeace() const {
+  return workers_.size() == static_cast<size_t>(plan_.workers) &&
+         std::all_of(workers_.begin(), workers_.end(),
+                     [this](const auto& each) {
+                       return std::min(each.second.pushed, each.second.told) >
+                              trouble_until_;
+                     }) &&
+         !AnyLeaves();
 }
 
 void HealthChecks::OnPush(int process, uint64_t sequence) {
@@ -102,34 +130,52 @@ void HealthChecks::OnPush(int process, uint64_t sequence) {
   }
 }
 
-void HealthChecks::OnCommand(int process, const Command& command) {
-  const auto found = workers_.find(process);
-  if (found == workers_.end()) {
-    return;
+absl::Status HealthChecks::OnGrant(int process, const Grant& grant) {
+  const Sender& sender = grant.sender();
+  const auto [known, fresh] = granted_.try_emplace(
+      {sender.history(), sender.slot(), process}, sender.generation());
+  if (!fresh && known->second != sender.generation()) {  // I6
+    return absl::InternalError(
+        absl::StrCat("a process of slot ", sender.slot(), " had generation ",
+                     known->second, " and was granted ", sender.generation()));
   }
-  Worker& worker = found->second;
-  if (command.hold() && !worker.held_since.has_value()) {
-    worker.held_since = Now();
-  } else if (command.release() && worker.held_since.has_value()) {
-    const nanoseconds usual = kHold +
-                              kMessagesOfHold * plan_.network.delay_max +
-                              kTurnsOfHold * plan_.pace;
-    worker.held += std::max(nanoseconds(0), Now() - *worker.held_since - usual);
-    worker.held_since.reset();
-  }
+  return absl::OkStatus();
 }
 
-// From now on it is looked at.
-void HealthChecks::Look(Worker* worker) {
-  worker->since = Now();
-  worker->held = nanoseconds(0);
-  if (worker->held_since.has_value()) {
-    worker->held_since = Now();
+absl::Status HealthChecks::OnCommand(int process, const Command& command,
+                                     uint64_t newest) {
+  const auto found = workers_.find(process);
+  if (found == workers_.end()) {
+    return absl::OkStatus();
   }
+  Worker& worker = found->second;
+  if (command.release() && worker.hold_end < worker.hold_begin) {
+    worker.hold_end = Now();
+  }
+  if (!command.hold() || worker.hold_end < worker.hold_begin) {
+    return absl::OkStatus();
+  }
+  const nanoseconds held = worker.hold_end - worker.hold_begin;
+  const nanoseconds free = Now() - worker.hold_end;
+  const bool in_vain = worker.newest_at_hold == newest;
+  const bool looked_at =
+      std::max(worker.since, chief_trouble_until_) < worker.hold_begin;
+  worker.hold_begin = Now();
+  worker.newest_at_hold = newest;
+  const nanoseconds usual =
+      kLongHold + kMessagesOfHold * plan_.network.delay_max +
+      kTurnsOfHold * plan_.pace + kObjectsOfHold * plan_.object_time();
+  if (plan_.mode == Mode::kAsync && looked_at && in_vain && held > usual &&
+      kPauses * free < held) {  // I4
+    return absl::InternalError(absl::StrCat(
+        "the worker of slot ", worker.slot, " was held for ", held / seconds(1),
+        " s, and is again after ", free / milliseconds(1), " ms"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status HealthChecks::OnEnd(int process, int code) {
-  const auto [task, started, started_when_done] = Forget(process);
+  const auto [task, started, started_when_done, leaving] = Forget(process);
   if (code == kExitOk) {
     return absl::OkStatus();
   }
@@ -159,37 +205,30 @@ absl::Status HealthChecks::OnEnd(int process, int code) {
 absl::Status HealthChecks::CheckRate(bool store_is_slow) {
   const bool alone = plan_.mode == Mode::kAsync;
   const nanoseconds trouble = alone ? hard_trouble_until_ : trouble_until_;
+  const bool none = store_is_slow || AnyLeaves();
   for (auto& [process, worker] : workers_) {
-    if (worker.since <= trouble || store_is_slow || worker.out_of_work) {
-      Look(&worker);
+    if (none || worker.since <= trouble || worker.out_of_work) {
+      worker.since = Now();
     }
-    const absl::Status status = CheckWorker(&worker);
-    if (!status.ok()) {
-      return status;
-    }
+    WEIR_RETURN_IF_ERROR(CheckWorker(worker));
   }
   return absl::OkStatus();
 }
 
-absl::Status HealthChecks::CheckWorker(Worker* worker) {
-  const std::string name = absl::StrCat("the worker of slot ", worker->slot);
+absl::Status HealthChecks::CheckWorker(const Worker& worker) const {
   const nanoseconds idle =
-      Now() - std::max({worker->pushed, worker->since, worker_trouble_until_});
-  if (idle > kIdleMax + kObjectsOfHold * plan_.object_time() &&
-      !worker->may_be_finished) {  // I4
-    return absl::InternalError(absl::StrCat(name, " has pushed nothing for ",
+      Now() - std::max({worker.pushed, worker.since, worker_trouble_until_});
+  nanoseconds most = kIdleMax;
+  if (plan_.mode == Mode::kAsync) {
+    most = kIdleMaxAlone + kMessagesOfPush * plan_.network.delay_max +
+           kTurnsOfPush * plan_.pace;
+  }
+  if (idle > most + plan_.batch_time + kObjectsOfHold * plan_.object_time() &&
+      !worker.may_be_finished) {  // I4
+    return absl::InternalError(absl::StrCat("the worker of slot ", worker.slot,
+                                            " has pushed nothing for ",
                                             idle / seconds(1), " s"));
   }
-  if (Now() - worker->since < kRateWindow) {
-    return absl::OkStatus();
-  }
-  if (plan_.mode == Mode::kAsync && plan_.object_time() < kQuick &&
-      worker->held > kHeldMax) {  // I4
-    return absl::InternalError(absl::StrCat(name, " was held for ",
-                                            worker->held / seconds(1), " of ",
-                                            kRateWindow / seconds(1), " s"));
-  }
-  Look(worker);
   return absl::OkStatus();
 }
 

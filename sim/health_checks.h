@@ -17,9 +17,11 @@
 //       of scripts, which may go on with it.
 //   I4. In quiet a worker that has work does some of it. In async it does so
 //       too while the chief is away, or another worker is slow or lost, and is
-//       not held for most of the time.
+//       not held again at once after a long hold that led to no checkpoint.
 //   I5. A chief that is told to end, in quiet, leaves a checkpoint with all
 //       that workers had receipts for.
+//   I6. No process is granted another generation of a slot that it has had:
+//       whoever was replaced stays so.
 // Threads: for fibres.
 // Errors: the words of what does not hold.
 #ifndef SIM_HEALTH_CHECKS_H_
@@ -30,6 +32,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "absl/status/status.h"
 #include "proto/chief.pb.h"
@@ -44,8 +47,9 @@ class HealthChecks {
   // Whom trouble touches.
   enum class Whom {
     kAll,
-    kWorker,  // one, which is lost or slow
-    kChief,   // it is away
+    kWorker,       // one, which is lost or slow
+    kChief,        // it is away
+    kSilentChief,  // for its workers it is away only after a while
   };
   // There is trouble from now until then.
   void Trouble(std::chrono::nanoseconds until, Whom whom);
@@ -60,16 +64,19 @@ class HealthChecks {
   void OnRestore(uint64_t contributions) { restored_ = contributions; }
   // A worker pushes a block of this contribution of its slot.
   void OnPush(int process, uint64_t sequence);
-  // It reads a command of its chief.
-  void OnCommand(int process, const Command& command);
+  // I6. Its chief has granted it a slot.
+  absl::Status OnGrant(int process, const Grant& grant);
+  // I4. It reads a command of its chief. `newest`: the step of the newest
+  // checkpoint.
+  absl::Status OnCommand(int process, const Command& command, uint64_t newest);
   // I1, I2, I3. `code` of a process that has ended by itself.
   absl::Status OnEnd(int process, int code);
+  // It gets SIGTERM.
+  void OnTerm(int process) { processes_[process].leaving = true; }
   void OnKilled(int process) { Forget(process); }
-  // There was never any trouble, and all workers are at work or were.
-  bool AllWorkInPeace() const {
-    return trouble_until_ < std::chrono::nanoseconds(0) &&
-           of_slot_.size() == static_cast<size_t>(plan_.workers);
-  }
+  // Since the last trouble all workers have pushed, and told their chief, and
+  // nobody is about to end.
+  bool AllWorkInPeace() const;
   // I4. To be called often. `store_is_slow`: workers may have to wait for a
   // checkpoint that is begun.
   absl::Status CheckRate(bool store_is_slow);
@@ -88,23 +95,26 @@ class HealthChecks {
     // Since then it is looked at.
     std::chrono::nanoseconds since{0};
     std::chrono::nanoseconds pushed{0};
+    std::chrono::nanoseconds told{0};
     bool may_be_finished = false;  // it has pushed all that it has
-    // Of the time since `since`.
-    std::optional<std::chrono::nanoseconds> held_since;
-    std::chrono::nanoseconds held{0};
+    // The last time that it was held. An end before the beginning: it still is.
+    std::chrono::nanoseconds hold_begin{0};
+    std::chrono::nanoseconds hold_end{0};
+    uint64_t newest_at_hold = 0;
   };
 
   // Trouble that is none of its own, but comes of another one.
   void Affect(std::chrono::nanoseconds until, Whom whom);
-  void Look(Worker* worker);
-  absl::Status CheckWorker(Worker* worker);
-
+  absl::Status CheckWorker(const Worker& worker) const;
+  // Somebody is told to end: a stop may hold the workers.
+  bool AnyLeaves() const;
   uint64_t StepsOfScripts() const;
 
   struct Process {
     std::string task;
     std::chrono::nanoseconds started{0};
     bool started_when_done = false;
+    bool leaving = false;
   };
   Process Forget(int process);
 
@@ -118,6 +128,8 @@ class HealthChecks {
   std::map<std::string, int> may_be_replaced_;  // processes of a task
   std::map<int, Worker> workers_;               // by process
   std::map<uint32_t, uint64_t> of_slot_;        // contributions with receipts
+  // By history, slot and process: the generation that it was granted.
+  std::map<std::tuple<uint64_t, uint32_t, int>, uint32_t> granted_;
   std::optional<uint64_t> to_save_;
   uint64_t restored_ = 0;
 };

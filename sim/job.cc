@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/failpoint.h"
 #include "common/io/crc32c.h"
 #include "common/io/files.h"
 #include "common/threads/scheduler.h"
@@ -40,7 +42,7 @@ std::vector<float> RunToTheEnd(const JobPlan& plan, Cluster* cluster,
     cluster->Supervise(troubles.over());
     cluster->Check(cluster->checkpoints().Look());
     cluster->Check(cluster->health().CheckRate(troubles.store_is_slow()));
-    SleepFor(kPoll);
+    cluster->place().WaitForWrite(kPoll);
   }
   std::vector<float> values;
   if (!cluster->broken()) {
@@ -57,6 +59,12 @@ std::vector<float> RunToTheEnd(const JobPlan& plan, Cluster* cluster,
 std::vector<float> RunPlan(uint64_t seed, const JobPlan& plan,
                            const std::string& data_dir, WorldResult* result) {
   std::vector<float> values;
+  std::string slow_data;  // a script rests by itself
+  if (plan.batch_time.count() > 0) {
+    slow_data =
+        absl::StrCat("worker.before_batch:", plan.batch_time.count(), "ms");
+  }
+  WEIR_CHECK(InitFailpoints(slow_data).ok());
   result->outcome = RunWorld(seed, [&] {
     // Not destroyed: fibres that never end look at it until the world does.
     auto* const cluster = new Cluster(plan, data_dir, result);

@@ -24,14 +24,13 @@ Fault DrawFault(const JobPlan& plan) {
     fault.after_receipts = RandomBelow(plan.contributions());
   }
   fault.at_write = RandomBelow(2) == 0;
-  // Of two chiefs of scripts one may finish the job while the other goes on.
-  fault.on_same_host = RandomBelow(2) == 0 || plan.script;
+  fault.on_same_host = RandomBelow(2) == 0;
   fault.role = RandomBelow(plan.evaluator ? 4 : 3);
   fault.task = RandomBelow(kTasks);
   fault.other = RandomBelow(kTasks);
-  // Soon after the one before, or much later.
+  // At once, soon after the one before, or much later.
   fault.after =
-      milliseconds(RandomBelow(Pick<uint64_t>({50, 500, 5000, 20000})));
+      milliseconds(RandomBelow(Pick<uint64_t>({1, 50, 500, 5000, 20000})));
   fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 5000, 60000})));
   fault.wall =
       std::chrono::seconds(static_cast<int64_t>(RandomBelow(200000)) - 100000);
@@ -40,7 +39,7 @@ Fault DrawFault(const JobPlan& plan) {
         Pick({milliseconds(20), milliseconds(1000), milliseconds(5000)});
     fault.time *= 5;
   } else if (fault.kind == Fault::kHang) {
-    fault.wait = plan.disk ? Pick({seconds(1), seconds(20)})
+    fault.wait = plan.disk ? Pick({seconds(1), seconds(60)})
                            : Pick({seconds(10), seconds(400)});
     fault.time *= 20;
   } else if (fault.kind == Fault::kKill && RandomBelow(2) == 0) {
@@ -87,6 +86,8 @@ JobPlan DrawJobPlan() {
     plan.in_step = static_cast<uint64_t>(plan.workers);
   }
   plan.pace = Pick({milliseconds(0), milliseconds(20), milliseconds(200)});
+  plan.batch_time =
+      Pick({milliseconds(0), milliseconds(500), milliseconds(3000)});
   plan.network.delay_min = Pick({milliseconds(0), milliseconds(1)});
   plan.network.delay_max =
       plan.network.delay_min +
@@ -173,6 +174,7 @@ JobPlan JobPlan::Alone() const {
     alone.workers = 1;
   }
   alone.pace = std::chrono::nanoseconds(0);
+  alone.batch_time = milliseconds(0);
   alone.network = Faults();
   alone.store = PlaceFaults();
   alone.faults.clear();
@@ -201,6 +203,9 @@ std::string JobPlan::SpecText() const {
               "kernel_initializer { zeros {} } } } "
               "loss { softmax_cross_entropy {} } } "
               "data { train { digits { count: 64 } } } ";
+  // Where messages are slow and their connections break, tries may fail for a
+  // while although nobody is lost.
+  const int lost_after = network.delay_max < milliseconds(500) ? 5 : 10;
   return absl::StrCat(
       "name: 'sim' seed: 7 ", model,
       "train { batch_size: 4 log_every_steps: 1 steps: ", steps,
@@ -210,7 +215,7 @@ std::string JobPlan::SpecText() const {
       " } checkpoint { every_steps: ", every_steps, " keep: 2 ",
       table ? "tables_full_every: 4 " : "",
       "} limits { block_elements: ", block_elements,
-      " lost_after_seconds: 5 out_of_order_bytes: 1048576 }");
+      " lost_after_seconds: ", lost_after, " out_of_order_bytes: 1048576 }");
 }
 
 std::string JobPlan::Words() const {
@@ -219,10 +224,10 @@ std::string JobPlan::Words() const {
       " steps, saved every ", every_steps, ", ", block_elements,
       " elements a block, ", table ? "a table, " : "",
       evaluator ? "an evaluator, " : "", script ? "scripts, " : "",
-      "turns of workers take up to ", pace / milliseconds(1),
-      " ms, messages take up to ", network.delay_max / milliseconds(1),
-      " ms, one in ", network.reset_one_in, " breaks its connection, the ",
-      disk ? "disk" : "store", " takes up to ",
+      "turns of workers take up to ", pace / milliseconds(1), " ms, batches ",
+      batch_time / milliseconds(1), " ms, messages up to ",
+      network.delay_max / milliseconds(1), " ms, one in ", network.reset_one_in,
+      " breaks its connection, the ", disk ? "disk" : "store", " takes up to ",
       store.delay_max / milliseconds(1), " ms and does not answer one call in ",
       store.unavailable_one_in,
       absl::StrJoin(faults, "", [](std::string* out, const Fault& fault) {

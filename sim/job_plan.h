@@ -59,6 +59,8 @@ struct JobPlan {
   bool script = false;
   // Each turn of a worker takes up to so long, as if it had much to compute.
   std::chrono::nanoseconds pace{0};
+  // What a contribution's batch takes to read; a script rests so long.
+  std::chrono::milliseconds batch_time{0};
   Faults network;
   PlaceFaults store;
   std::vector<Fault> faults;  // in their order

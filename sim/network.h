@@ -92,6 +92,8 @@ struct NetworkWatch {
   std::function<void(int process, const Progress& progress)> on_progress;
   // It reads what its chief tells it.
   std::function<void(int process, const Command& command)> on_command;
+  // Its chief has granted it a slot.
+  std::function<void(int process, const Grant& grant)> on_grant;
   // It sends a part of a push.
   std::function<void(int process, uint64_t sequence)> on_push;
 };

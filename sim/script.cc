@@ -8,6 +8,7 @@
 #include "client/cc/sdk/session.h"
 #include "client/cc/weir.h"
 #include "common/base/status.h"
+#include "common/threads/scheduler.h"
 
 namespace weir::sim {
 namespace {
@@ -76,6 +77,7 @@ absl::Status RunScript(const JobPlace& place, int rank, ProcessRun* run) {
     if (pushes >= place.script->pushes) {
       break;
     }
+    SleepFor(place.script->rest);
     for (const char* const name : kNames) {
       Fill(session->Gradient(name), rank, pushes);
     }

@@ -67,7 +67,8 @@ JobPlace MakePlace(const JobPlan& plan, const std::string& data_dir) {
   place.has_evaluator = plan.evaluator;
   if (plan.script) {
     // As `weir_chief` without a job file.
-    place.script = ScriptOptions{plan.mode, plan.pushes_of_rank(), nullptr};
+    place.script = ScriptOptions{plan.mode, plan.pushes_of_rank(),
+                                 plan.batch_time, nullptr};
     place.spec.mutable_checkpoint()->set_every_steps(plan.every_steps);
     place.spec.mutable_checkpoint()->set_keep(2);
     return place;

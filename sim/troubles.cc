@@ -26,6 +26,14 @@ Whom WhomOf(const Task& task) {
   return task.role == "worker" ? Whom::kWorker : Whom::kChief;
 }
 
+Whom WhomOfPart(const Task& one, const Task& other) {
+  if (one.role != "worker" && other.role != "worker") {
+    return Whom::kAll;
+  }
+  return one.role == "chief" || other.role == "chief" ? Whom::kSilentChief
+                                                      : Whom::kWorker;
+}
+
 }  // namespace
 
 void Troubles::Make() {
@@ -130,6 +138,7 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
       } else {
         health.Trouble(Now(), whom);
       }
+      health.OnTerm(task->run->process);
       cluster_.Terminate(task);
       return;
     case Fault::kKill:
@@ -142,7 +151,7 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
       const Task& other = *tasks[fault.other % tasks.size()];
       if (other.runs()) {
         ++counts_.parts;
-        health.Trouble(end, Whom::kAll);
+        health.Trouble(end, WhomOfPart(*task, other));
         cluster_.network().Part(task->run->process, other.run->process,
                                 fault.time);
       }
@@ -150,7 +159,7 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
     }
     case Fault::kPause:
       ++counts_.pauses;
-      health.Trouble(end, whom);
+      health.Trouble(end, whom == Whom::kChief ? Whom::kSilentChief : whom);
       timed_.PauseUntil(task->run->process, end);
       cluster_.network().Halted(task->run->process, fault.time);
       return;

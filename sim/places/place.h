@@ -39,6 +39,10 @@ class Place {
   void SetAtOnce(bool at_once) { at_once_ = at_once; }
   uint64_t unavailable() const { return unavailable_; }
   uint64_t writes() const { return writes_; }
+  // Waits for the next one, but not longer than `most`.
+  void WaitForWrite(std::chrono::nanoseconds most) {
+    Wait(&written_, nullptr, most);
+  }
   // Another number whenever an object was written or removed.
   uint64_t changes() const { return changes_; }
 
@@ -73,6 +77,7 @@ class Place {
   void CountWrite() {
     ++writes_;
     ++changes_;
+    Wake(&written_, written_.size());
   }
   void CountChange() { ++changes_; }
 
@@ -86,6 +91,7 @@ class Place {
   bool at_once_ = false;
   uint64_t unavailable_ = 0;
   uint64_t writes_ = 0;  // that were carried out
+  WaitQueue written_;
   uint64_t changes_ = 0;
 };
 
