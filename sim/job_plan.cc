@@ -203,9 +203,11 @@ std::string JobPlan::SpecText() const {
               "kernel_initializer { zeros {} } } } "
               "loss { softmax_cross_entropy {} } } "
               "data { train { digits { count: 64 } } } ";
-  // Where messages are slow and their connections break, tries may fail for a
-  // while although nobody is lost.
-  const int lost_after = network.delay_max < milliseconds(500) ? 5 : 10;
+  // Where a try takes long and connections break, several may fail in a row
+  // although nobody is lost.
+  const bool slow =
+      network.delay_max >= milliseconds(500) || pace >= milliseconds(200);
+  const int lost_after = slow ? 10 : 5;
   return absl::StrCat(
       "name: 'sim' seed: 7 ", model,
       "train { batch_size: 4 log_every_steps: 1 steps: ", steps,

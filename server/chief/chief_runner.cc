@@ -375,9 +375,12 @@ void ChiefRunner::CarryOut(Action action) {
   } else if (auto* line = std::get_if<AppendTrainLog>(&action)) {
     {
       MutexLock lock(&inbox_->mutex);
-      inbox_->train_lines.push_back(std::move(line->line));
+      inbox_->train_lines.push_back(line->line);
     }
-    PostDisk(AppendTrainLines);
+    PostDisk([line = std::move(line->line)](Disk* disk, const auto& inbox) {
+      AppendTrainLines(disk, inbox);
+      disk->board.AddLine(line);
+    });
   } else {
     CarryOutFiles(std::move(action));
   }
@@ -397,9 +400,6 @@ void ChiefRunner::AppendTrainLines(Disk* disk,
   }
   const TraceSpan span(kActionNames[Action(AppendTrainLog()).index()]);
   WarnIf(disk->train_file.Append(absl::StrJoin(lines, "\n")));
-  for (const std::string& line : lines) {
-    disk->board.AddLine(line);
-  }
 }
 
 void ChiefRunner::CarryOutFiles(Action action) {

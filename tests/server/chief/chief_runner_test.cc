@@ -119,6 +119,32 @@ TEST(ChiefRunnerTest, AsyncJobFromDeclareToDone) {
               HasSubstr("model_checkpoint_path: \"ckpt-200\""));
 }
 
+// A checkpoint's directory comes behind them, and workers wait for it.
+TEST(ChiefRunnerTest, LinesThatWaitForTheDiskAreWrittenAtOnce) {
+  FaultyFiles files(Files::Real());
+  std::atomic<int> writes{0};
+  std::atomic<bool> go_on{false};
+  const std::string workdir = MakeTempDir();
+  files.Watch([&](const std::string& call) {
+    if (call == "append " + workdir + "/train.jsonl" && ++writes == 1) {
+      EXPECT_TRUE(WaitUntil([&] { return go_on.load(); }));
+    }
+  });
+  ChiefCluster cluster(workdir, OnesSpec(200), 1, 1);
+  cluster.options.files = &files;
+  ASSERT_TRUE(cluster.StartChief().ok());
+  cluster.Join(0);
+  EXPECT_TRUE(WaitUntil([&] {
+    const auto curve = cluster.chief->WaitForCurve(std::chrono::seconds(1));
+    return curve.ok() && curve->step_size() >= 15;
+  }));
+  go_on = true;
+  ExpectDone(&cluster, "ckpt-200", -200.0f);
+  EXPECT_LE(writes, 7);  // the first, those that waited, and five after them
+  TrainFile file(Files::Real(), workdir + "/train.jsonl");
+  EXPECT_THAT(*file.Read(), SizeIs(20));
+}
+
 TEST(ChiefRunnerTest, SyncJobWithCheckpointsAtWholePeriods) {
   JobSpec spec = OnesSpec(60, 2);
   spec.mutable_checkpoint()->set_every_steps(20);

@@ -11,7 +11,6 @@
 namespace weir {
 namespace {
 
-using testing::SizeIs;
 using Phase = JobFacts::Phase;
 
 // An async job in training on one shard, with one worker that is there and a
