@@ -92,10 +92,12 @@ void HealthChecks::OnProgress(int process, const Progress& progress) {
   Worker& worker = found->second;
   if (fresh || worker.slot != progress.slot()) {
     worker.slot = progress.slot();
+    worker.next = 0;
     worker.may_be_finished = false;
     worker.since = Now();
   }
   worker.told = Now();
+  worker.next = std::max(worker.next, progress.next_sequence());
   worker.out_of_work = progress.out_of_work();
   if (!plan_.script) {
     of_slot_[worker.slot] = progress.next_sequence();
@@ -121,13 +123,18 @@ void HealthChecks::OnPush(int process, uint64_t sequence) {
   const auto found = workers_.find(process);
   if (found != workers_.end()) {
     found->second.pushed = Now();
-    Worker& worker = found->second;
-    const uint64_t workers = static_cast<uint64_t>(plan_.workers);
-    worker.may_be_finished =
-        plan_.script
-            ? of_slot_[worker.slot] + 2 > plan_.pushes_of_rank()
-            : (sequence + 2) * workers + restored_ > plan_.contributions();
+    found->second.next = std::max(found->second.next, sequence + 1);
   }
+}
+
+bool HealthChecks::MayBeFinished(const Worker& worker) const {
+  if (plan_.script) {
+    const auto pushes = of_slot_.find(worker.slot);
+    return pushes != of_slot_.end() &&
+           pushes->second + 2 > plan_.pushes_of_rank();
+  }
+  return (worker.next + 1) * static_cast<uint64_t>(plan_.workers) + restored_ >
+         plan_.contributions();
 }
 
 absl::Status HealthChecks::OnGrant(int process, const Grant& grant) {
@@ -210,6 +217,7 @@ absl::Status HealthChecks::CheckRate(bool store_is_slow) {
     if (none || worker.since <= trouble || worker.out_of_work) {
       worker.since = Now();
     }
+    worker.may_be_finished = worker.may_be_finished || MayBeFinished(worker);
     WEIR_RETURN_IF_ERROR(CheckWorker(worker));
   }
   return absl::OkStatus();

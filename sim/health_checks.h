@@ -96,7 +96,8 @@ class HealthChecks {
     std::chrono::nanoseconds since{0};
     std::chrono::nanoseconds pushed{0};
     std::chrono::nanoseconds told{0};
-    bool may_be_finished = false;  // it has pushed all that it has
+    uint64_t next = 0;  // contribution of its slot
+    bool may_be_finished = false;
     // The last time that it was held. An end before the beginning: it still is.
     std::chrono::nanoseconds hold_begin{0};
     std::chrono::nanoseconds hold_end{0};
@@ -106,6 +107,8 @@ class HealthChecks {
   // Trouble that is none of its own, but comes of another one.
   void Affect(std::chrono::nanoseconds until, Whom whom);
   absl::Status CheckWorker(const Worker& worker) const;
+  // It has pushed all that it has, or is about to.
+  bool MayBeFinished(const Worker& worker) const;
   // Somebody is told to end: a stop may hold the workers.
   bool AnyLeaves() const;
   uint64_t StepsOfScripts() const;
