@@ -430,7 +430,9 @@ void ChiefRunner::CarryOutFiles(Action action) {
       // Training begins: what an earlier end left must not end it.
       WarnIf(disk->train_file.Cut(cut->step));
       disk->board.Restart();
-      WarnIf(RemoveDone(*disk));
+      if (!cut->complete) {
+        WarnIf(RemoveDone(*disk));
+      }
     } else if (const auto* spread = std::get_if<AppendHistograms>(&action)) {
       disk->board.AddHistograms(spread->step, spread->histograms);
     } else if (const auto* done = std::get_if<WriteDone>(&action)) {

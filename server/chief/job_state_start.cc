@@ -141,7 +141,7 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
   }
   facts_.had_finished = newest.has_value() && newest->finished() &&
                         newest->name() == facts_.checkpoint;
-  facts_.Do(CutTrainLog{facts_.step});
+  facts_.Do(CutTrainLog{facts_.step, facts_.Complete()});
   for (const TrainLine& line : facts_.options.train_lines) {
     facts_.AddToCurve(line);
   }

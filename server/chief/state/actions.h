@@ -74,9 +74,11 @@ struct DiscardCheckpoint {
   std::string name;
 };
 
-// Cuts train.jsonl after `step`. There is no answer.
+// Cuts train.jsonl after `step`, and removes DONE unless nothing is left to do.
+// There is no answer.
 struct CutTrainLog {
   uint64_t step = 0;
+  bool complete = false;
 };
 
 // Appends a line to train.jsonl. There is no answer.

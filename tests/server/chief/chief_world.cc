@@ -418,6 +418,10 @@ void ChiefWorld::Run(const Action& action) {
       disk[commit->manifest.name()] = commit->manifest;
     }
     chief_->checkpoint().OnCommitted(commit_error);
+  } else if (const auto* cut = std::get_if<CutTrainLog>(&action)) {
+    if (!cut->complete) {
+      done.clear();
+    }
   } else if (const auto* write = std::get_if<WriteDone>(&action)) {
     if (done_error.ok()) {
       done = write->checkpoint;

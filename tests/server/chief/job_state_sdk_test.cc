@@ -314,6 +314,22 @@ TEST_F(JobStateBroughtTest, ARestartedChiefKnowsWhoHasFinished) {
   EXPECT_THAT(world_.disk.at("ckpt-6").pushes(), ElementsAre(2, 4));
 }
 
+// Another chief may have written it, and a chief after this one needs it: the
+// ps may end before this one has a checkpoint.
+TEST_F(JobStateBroughtTest, AChiefThatHasNothingLeftToDoLeavesDone) {
+  Begin();
+  Push(0, 2);
+  world_.no_write = true;
+  world_.Retire(0);
+  world_.Retire(1);
+  world_.done = "ckpt-2";
+  world_.StartChief(/*resume=*/true);
+  world_.Run(1);
+  EXPECT_TRUE(world_.Logged("training from push 2 to 2"));
+  EXPECT_FALSE(world_.finished.has_value());
+  EXPECT_EQ(world_.done, "ckpt-2");
+}
+
 TEST_F(JobStateBroughtTest, AFinishedWorkerMayComeBackWhileOthersWork) {
   Begin();
   Push(0, 2);
