@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "tests/support/fake_s3_store.h"
+#include "tests/support/faulty_files.h"
 
 namespace weir {
 namespace {
@@ -77,6 +78,20 @@ TEST(EvaluatorTest, EvaluatesTheNewestOnceAndEndsAtDone) {
   run.Write("DONE", "ckpt-20\n");
   EXPECT_EQ(evaluator.Poll().value(), true);
   EXPECT_EQ(run.Lines(), (std::vector<std::string>{"ckpt-10", "ckpt-20"}));
+}
+
+// Nobody starts it again, so a loss of power must not take DONE back.
+TEST(EvaluatorTest, DoneIsDurableBeforeItEnds) {
+  FaultyFiles files(Files::Real());
+  RunDirectory made("durable");
+  RunDirectory run(&files, made.dir());
+  run.Commit(9);
+  run.Write("DONE", "ckpt-9\n");
+  std::string last;
+  files.Watch([&](const std::string& call) { last = call; });
+  Evaluator evaluator = run.Make();
+  EXPECT_EQ(evaluator.Poll().value(), true);
+  EXPECT_EQ(last, "fsync directory " + run.dir());
 }
 
 TEST(EvaluatorTest, AStartedAgainOneRepeatsNoLine) {
