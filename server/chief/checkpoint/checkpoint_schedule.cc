@@ -6,6 +6,7 @@
 namespace weir {
 namespace {
 
+constexpr uint64_t kMarginMin = 2;
 // Steps ahead while the speed is not measured yet.
 constexpr uint64_t kUnknownSpeedMargin = 16;
 // Doubling ends here, long before it could overflow.
@@ -22,7 +23,8 @@ CheckpointSchedule::CheckpointSchedule(Options options, uint64_t step,
       tried_step_(step),
       tried_ns_(now_ns),
       seen_step_(step),
-      seen_ns_(now_ns) {}
+      seen_ns_(now_ns),
+      margin_(kMarginMin) {}
 
 void CheckpointSchedule::Observe(uint64_t step, int64_t now_ns) {
   if (now_ns - seen_ns_ >= kObserveNs) {
@@ -37,7 +39,6 @@ uint64_t CheckpointSchedule::Margin() const {
   if (steps_per_second_ < 0.0) {
     return std::max(margin_, kUnknownSpeedMargin);
   }
-  // margin_ is what was learnt from versions that a shard had passed.
   return std::max(margin_, static_cast<uint64_t>(
                                std::ceil(steps_per_second_ * kAheadSeconds)));
 }
@@ -76,10 +77,13 @@ uint64_t CheckpointSchedule::VersionAhead(uint64_t step, uint64_t last) const {
 void CheckpointSchedule::OnTried(uint64_t step, int64_t now_ns) {
   tried_step_ = std::max(tried_step_, step);
   tried_ns_ = now_ns;
+  // What a busy moment taught is forgotten in time. A disk that is always slow
+  // costs one miss in some five tries so.
+  margin_ = std::max(kMarginMin, margin_ - margin_ / 8);
 }
 
 void CheckpointSchedule::OnPassed() {
-  margin_ = std::min(margin_ * 2, kMarginMax);
+  margin_ = std::min(2 * Margin(), kMarginMax);
 }
 
 }  // namespace weir

@@ -2,7 +2,8 @@
 //
 // A sync checkpoint is asked for ahead of time, so that every shard still has
 // to reach its version. It is ahead by what the workers do in about a second,
-// and by more after a shard was past the version.
+// and by twice as much after a shard was past the version, until tries went
+// well again.
 //
 // Threads: compatible.
 #ifndef SERVER_CHIEF_CHECKPOINT_CHECKPOINT_SCHEDULE_H_
@@ -46,7 +47,7 @@ class CheckpointSchedule {
   uint64_t seen_step_;
   int64_t seen_ns_;
   double steps_per_second_ = -1.0;  // not known
-  uint64_t margin_ = 2;
+  uint64_t margin_;  // steps, by what was learnt from versions passed
 };
 
 }  // namespace weir

@@ -32,11 +32,24 @@ TEST(CheckpointScheduleTest, SyncAsksAheadAndFurtherAfterAMiss) {
   schedule.Observe(99, kSecond);  // 99 steps a second
   EXPECT_EQ(schedule.Due(10, kSecond), 100u);
   EXPECT_EQ(schedule.VersionAhead(10, 1000), 109u);
-  for (int i = 0; i < 7; ++i) {
+  // What the workers did in a second was too little.
+  schedule.OnPassed();
+  EXPECT_EQ(schedule.VersionAhead(10, 1000), 208u);
+  EXPECT_EQ(schedule.VersionAhead(10, 200), 200u);
+}
+
+TEST(CheckpointScheduleTest, SyncForgetsMissesOnceTriesGoWell) {
+  CheckpointSchedule schedule({.every_steps = 100, .sync = true}, 0, 0);
+  schedule.Observe(10, kSecond);
+  // As many as a long job on a busy machine meets.
+  for (int i = 0; i < 100; ++i) {
     schedule.OnPassed();
   }
-  EXPECT_EQ(schedule.VersionAhead(10, 1000), 266u);
-  EXPECT_EQ(schedule.VersionAhead(10, 200), 200u);
+  EXPECT_GT(schedule.VersionAhead(0, 1'000'000'000), 1'000'000u);
+  for (uint64_t i = 1; i <= 100; ++i) {
+    schedule.OnTried(i * 100, kSecond);
+  }
+  EXPECT_LE(schedule.VersionAhead(10'000, 1'000'000'000), 10'020u);
 }
 
 }  // namespace
