@@ -137,7 +137,20 @@ with_progress() {
   return "$status"
 }
 
-# The tests that failed, by what Bazel wrote, and the end of what each wrote.
+# The end of a test's output, and before it GoogleTest's first failure.
+show_test_output() {
+  local first lines=40
+  first=$(grep -am 1 -nE '^[^ ]+:[0-9]+: Failure' -- "$1") || first=
+  if [ -n "$first" ] && [ "${first%%:*}" -le $(($(wc -l <"$1") - lines)) ]; then
+    printf 'The first failure:\n'
+    sed -n "${first%%:*},+12p" -- "$1"
+    printf '...\n'
+    lines=25
+  fi
+  tail -n "$lines" -- "$1"
+}
+
+# The tests that failed, by what Bazel wrote, and what each wrote.
 show_failed_tests() {
   local failed line
   local red='^(FAIL|TIMEOUT): (//.*) \(see (.*)\)$'
@@ -145,8 +158,8 @@ show_failed_tests() {
   sed -E "s#$red#\1: \2#" <<<"$failed" | sed -n 1,40p
   while read -r line; do
     [[ $line =~ $red ]] || continue
-    printf '\nThe end of the output of %s:\n' "${BASH_REMATCH[2]}"
-    tail -n 40 -- "${BASH_REMATCH[3]}" | cut -c 1-300
+    printf '\nThe output of %s:\n' "${BASH_REMATCH[2]}"
+    show_test_output "${BASH_REMATCH[3]}" | cut -c 1-300
   done <<<"$failed"
 }
 

@@ -387,6 +387,22 @@ class WeirScriptTest(unittest.TestCase):
         self.assertIn("getaddrinfo", (machine.root / log).read_text())
         self.assertLess(len(output.splitlines()), 82)
 
+    def test_the_first_failure_of_a_long_test_is_shown(self):
+        machine = self.machine()
+        test_log = machine.root / "test.log"
+        test_log.write_text(
+            "[ RUN      ] A.B\n"
+            "tests/a/b_test.cc:12: Failure\n"
+            "the reason\n" + "".join(f"line {n}\n" for n in range(100))
+        )
+        machine.environment["BAZEL_DOES"] = RED_BAZEL
+        status, output = machine.run("test", TEST_LOG=str(test_log))
+        self.assertEqual(status, 1, output)
+        self.assertIn("    tests/a/b_test.cc:12: Failure\n", output)
+        self.assertIn("    the reason\n", output)
+        self.assertIn("    line 99\n", output)
+        self.assertLess(len(output.splitlines()), 82)
+
     def test_a_check_that_is_red_shows_its_first_error(self):
         machine = self.machine()
         machine.program(
