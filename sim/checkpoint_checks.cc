@@ -14,16 +14,17 @@
 namespace weir::sim {
 namespace {
 
-// Calls take no time while it lives, so no other fibre runs.
 class FromOutside {
  public:
-  explicit FromOutside(Place* place) : place_(place) {
-    place_->SetAtOnce(true);
+  FromOutside(Place* place, Place::Observer* observer)
+      : place_(place), before_(place->SetObserver(observer)) {
+    *observer = {.seen = {}, .changed = false};
   }
-  ~FromOutside() { place_->SetAtOnce(false); }
+  ~FromOutside() { place_->SetObserver(before_); }
 
  private:
   Place* const place_;
+  Place::Observer* const before_;
 };
 
 uint64_t ContributionsOf(const Manifest& manifest) {
@@ -55,11 +56,10 @@ absl::Status CheckAllThere(const Manifest& manifest, uint64_t last_step) {
 }  // namespace
 
 absl::Status CheckpointChecks::Look() {
-  if (changes_ == place_->changes()) {
+  if (!look_.changed && !whole_.changed) {
     return absl::OkStatus();
   }
-  changes_ = place_->changes();
-  const FromOutside outside(place_);
+  const FromOutside outside(place_, &look_);
   done_ = JobIsDone(objects_, run_, spec_text_);
   return CheckNewest();
 }
@@ -89,6 +89,11 @@ absl::Status CheckpointChecks::CheckNewest() {  // I1
 }
 
 absl::Status CheckpointChecks::CheckWhole(const std::string& path) {
+  if (!whole_.changed && whole_path_ == path) {
+    return absl::OkStatus();
+  }
+  whole_path_ = path;
+  const FromOutside outside(place_, &whole_);
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(objects_, path));
   WEIR_RETURN_IF_ERROR(reader->Verify());
@@ -99,21 +104,21 @@ absl::Status CheckpointChecks::CheckWhole(const std::string& path) {
 
 bool CheckpointChecks::Done() {
   // Look would say of the rest what is broken; here only DONE counts.
-  if (changes_ != place_->changes()) {
-    const FromOutside outside(place_);
+  if (look_.changed) {
+    const FromOutside outside(place_, &other_);
     return JobIsDone(objects_, run_, spec_text_);
   }
   return done_;
 }
 
 bool CheckpointChecks::NewestIsEvaluated() {
-  const FromOutside outside(place_);
+  const FromOutside outside(place_, &other_);
   return EvaluatedCheckpoints(objects_, run_).count(newest_name_) > 0;
 }
 
 absl::StatusOr<std::vector<float>> CheckpointChecks::ReadLast(
     uint64_t last_step) {
-  const FromOutside outside(place_);
+  const FromOutside outside(place_, &other_);
   WEIR_ASSIGN_OR_RETURN(
       const std::string directory,
       ResolveCheckpoint(objects_,

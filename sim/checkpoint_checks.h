@@ -36,10 +36,7 @@ class CheckpointChecks {
   // I1, I2. It costs little where nothing has changed.
   absl::Status Look();
   // I1. The place has just lost its power.
-  void OnPowerLost() {
-    newest_ = before_;
-    changes_ = ~uint64_t{0};
-  }
+  void OnPowerLost() { newest_ = before_; }
   // Whether DONE is there.
   bool Done();
   // Whether the evaluator has a line on the newest one.
@@ -65,7 +62,10 @@ class CheckpointChecks {
   uint64_t before_ = 0;  // the newest one before that
   uint64_t contributions_ = 0;
   uint64_t seen_ = 0;
-  uint64_t changes_ = ~uint64_t{0};  // of the store, when it was looked at
+  Place::Observer look_;   // at DONE and the list of checkpoints
+  Place::Observer whole_;  // at the newest of them
+  std::string whole_path_;
+  Place::Observer other_;
   bool done_ = false;
 };
 

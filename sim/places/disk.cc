@@ -103,7 +103,7 @@ void SimDisk::LosePower() {  // I2
   }
   now_ = durable_ = std::move(left);
   locks_.clear();
-  CountChange();
+  OnChangeOfAll();
 }
 
 bool SimDisk::IsDirectory(const std::string& path) const {
@@ -130,6 +130,12 @@ void SimDisk::Carry(const Change& change, Names* names) {
 
 void SimDisk::Apply(const std::string& directory, Change change) {
   Carry(change, &now_);
+  for (const std::string& path : change.removed) {
+    OnChange(path);
+  }
+  for (const auto& [path, file] : change.added) {
+    OnChange(path);
+  }
   not_synced_[directory].push_back(std::move(change));
   CountWrite();
 }
@@ -199,12 +205,11 @@ absl::Status SimDisk::Append(const std::string& path, File* file,
                              const void* data, size_t bytes) {
   return Call(path, [&]() -> absl::Status {
     const auto* const from = static_cast<const char*>(data);
-    if (full() && bytes > 0) {  // I1
-      file->bytes.append(from, static_cast<size_t>(RandomBelow(bytes)));
-      return FileError(ENOSPC, "write", path);
-    }
-    file->bytes.append(from, bytes);
-    return absl::OkStatus();
+    const bool cut = full() && bytes > 0;
+    file->bytes.append(
+        from, cut ? static_cast<size_t>(RandomBelow(bytes)) : bytes);  // I1
+    OnChange(path);
+    return cut ? FileError(ENOSPC, "write", path) : absl::OkStatus();
   });
 }
 
@@ -326,6 +331,9 @@ absl::Status SimDisk::SyncDirectory(const std::string& path) {
   return Call(path, [&]() -> absl::Status {
     if (!IsDirectory(path)) {
       return FileError(ENOENT, "open directory", path);
+    }
+    if (observed()) {
+      return absl::OkStatus();
     }
     for (const Change& change : not_synced_[path]) {
       Carry(change, &durable_);

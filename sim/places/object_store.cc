@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/status.h"
+#include "common/io/files.h"
 #include "common/threads/scheduler.h"
 
 namespace weir::sim {
@@ -62,13 +63,21 @@ class Writer : public ObjectWriter {
 
 }  // namespace
 
-absl::Status SimObjectStore::BeginChange(const std::string& name) {
-  if (full()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(name, ": the store is full"));
+absl::Status SimObjectStore::CheckRoom(const std::string& name) const {
+  return full() ? absl::ResourceExhaustedError(
+                      absl::StrCat(name, ": the store is full"))
+                : absl::OkStatus();
+}
+
+void SimObjectStore::Put(const std::string& name, absl::string_view contents) {
+  const std::string directory = DirectoryOf(name);
+  const bool first = !HasBelow(directory);
+  objects_[name] = std::make_shared<const std::string>(contents);
+  OnChange(name);
+  if (first) {
+    OnChange(directory);
   }
   CountWrite();
-  return absl::OkStatus();
 }
 
 bool SimObjectStore::HasBelow(const std::string& directory) const {
@@ -124,8 +133,8 @@ absl::StatusOr<FileInfo> SimObjectStore::Stat(const std::string& name) {
 absl::Status SimObjectStore::WriteAtomically(const std::string& name,
                                              absl::string_view contents) {
   return Call(name, [&]() -> absl::Status {
-    WEIR_RETURN_IF_ERROR(BeginChange(name));
-    objects_[name] = std::make_shared<const std::string>(contents);
+    WEIR_RETURN_IF_ERROR(CheckRoom(name));
+    Put(name, contents);
     return absl::OkStatus();
   });
 }
@@ -133,13 +142,16 @@ absl::Status SimObjectStore::WriteAtomically(const std::string& name,
 absl::Status SimObjectStore::WriteNew(const std::string& name,
                                       absl::string_view contents) {
   return Call(name, [&]() -> absl::Status {
-    WEIR_RETURN_IF_ERROR(BeginChange(name));
-    const auto [there, made] =
-        objects_.emplace(name, std::make_shared<const std::string>(contents));
-    return made || *there->second == contents
-               ? absl::OkStatus()
-               : absl::AlreadyExistsError(
-                     absl::StrCat(name, ": other contents are there"));
+    WEIR_RETURN_IF_ERROR(CheckRoom(name));
+    const auto there = objects_.find(name);
+    if (there != objects_.end()) {
+      return *there->second == contents
+                 ? absl::OkStatus()
+                 : absl::AlreadyExistsError(
+                       absl::StrCat(name, ": other contents are there"));
+    }
+    Put(name, contents);
+    return absl::OkStatus();
   });
 }
 
@@ -197,9 +209,12 @@ absl::Status SimObjectStore::SyncDirectory(const std::string& /*path*/) {
 
 absl::Status SimObjectStore::Remove(const std::string& name) {
   return Call(name, [&] {
-    CountChange();
     objects_.erase(name);
     objects_.erase(Below(name) + kDirectoryMark);
+    OnChange(name);
+    if (const std::string directory = DirectoryOf(name); !HasBelow(directory)) {
+      OnChange(directory);
+    }
     return absl::OkStatus();
   });
 }

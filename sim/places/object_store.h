@@ -43,8 +43,8 @@ class SimObjectStore : public ObjectStore, public Place {
  private:
   using Contents = std::shared_ptr<const std::string>;
 
-  // Of a call that writes `name`: an error if the store is full.
-  absl::Status BeginChange(const std::string& name);
+  absl::Status CheckRoom(const std::string& name) const;
+  void Put(const std::string& name, absl::string_view contents);
   // Whether a name begins with this one and a slash.
   bool HasBelow(const std::string& directory) const;
 

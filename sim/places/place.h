@@ -14,10 +14,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/io/files.h"
 #include "common/threads/scheduler.h"
 
 namespace weir::sim {
@@ -34,17 +37,27 @@ class Place {
   virtual ~Place() = default;
 
   void SetFaults(const PlaceFaults& faults) { faults_ = faults; }
-  // While it is set calls take no time and do not fail, so that no other fibre
-  // runs: for whoever looks at the world from outside.
-  void SetAtOnce(bool at_once) { at_once_ = at_once; }
+  // Looks at the world from outside. `changed` is set when something is written
+  // or removed that was looked at.
+  struct Observer {
+    std::set<std::string> seen;
+    bool changed = true;
+  };
+  // While there is one calls take no time and do not fail, so that no other
+  // fibre runs, and make nothing durable. It must live as long as the place.
+  // Returns the one before.
+  Observer* SetObserver(Observer* observer) {
+    if (observer != nullptr) {
+      observers_.insert(observer);
+    }
+    return std::exchange(observer_, observer);
+  }
   uint64_t unavailable() const { return unavailable_; }
   uint64_t writes() const { return writes_; }
   // Waits for the next one, but not longer than `most`.
   void WaitForWrite(std::chrono::nanoseconds most) {
     Wait(&written_, nullptr, most);
   }
-  // Another number whenever an object was written or removed.
-  uint64_t changes() const { return changes_; }
 
   // A process is gone, and with it its locks.
   virtual void OnProcessGone(int /*process*/) {}
@@ -55,7 +68,8 @@ class Place {
   // Spends the time of a call, with `effect` in the middle of it.
   template <typename Effect>
   absl::Status Call(const std::string& name, Effect effect) {
-    if (at_once_) {
+    if (observer_ != nullptr) {
+      observer_->seen.insert(name);
       return effect();
     }
     const bool fails = faults_.unavailable_one_in > 0 &&
@@ -74,12 +88,23 @@ class Place {
     return status;
   }
   bool full() const { return faults_.full; }
+  bool observed() const { return observer_ != nullptr; }
   void CountWrite() {
     ++writes_;
-    ++changes_;
     Wake(&written_, written_.size());
   }
-  void CountChange() { ++changes_; }
+  // Something of this name, or below it, was written or removed.
+  void OnChange(const std::string& name) {
+    for (Observer* const observer : observers_) {
+      observer->changed = observer->changed || observer->seen.count(name) > 0 ||
+                          observer->seen.count(DirectoryOf(name)) > 0;
+    }
+  }
+  void OnChangeOfAll() {
+    for (Observer* const observer : observers_) {
+      observer->changed = true;
+    }
+  }
 
  private:
   void SpendSomeTime() const {
@@ -88,11 +113,11 @@ class Place {
   }
 
   PlaceFaults faults_;
-  bool at_once_ = false;
+  std::set<Observer*> observers_;
+  Observer* observer_ = nullptr;  // that is at it
   uint64_t unavailable_ = 0;
   uint64_t writes_ = 0;  // that were carried out
   WaitQueue written_;
-  uint64_t changes_ = 0;
 };
 
 }  // namespace weir::sim
