@@ -303,11 +303,16 @@ absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {
               .status());
       // An increment without its base is no whole checkpoint (I1).
       const std::string& base = file.tables().base();
-      if (!base.empty() &&
-          !ReadManifest(options_.files, Path(base)).status().ok()) {
+      if (base.empty()) {
+        continue;
+      }
+      const absl::Status read =
+          ReadManifest(options_.files, Path(base)).status();
+      if (absl::IsNotFound(read) || absl::IsDataLoss(read)) {
         return absl::DataLossError(absl::StrCat(manifest.name(), " extends '",
                                                 base, "', which is gone"));
       }
+      WEIR_RETURN_IF_ERROR(read);
     }
   }
   return absl::OkStatus();
