@@ -36,7 +36,10 @@ class CheckpointChecks {
   // I1, I2. It costs little where nothing has changed.
   absl::Status Look();
   // I1. The place has just lost its power.
-  void OnPowerLost() { newest_ = before_; }
+  void OnPowerLost() {
+    newest_ = before_;
+    look_.changed = true;
+  }
   // Whether DONE is there.
   bool Done();
   // Whether the evaluator has a line on the newest one.
