@@ -235,11 +235,17 @@ absl::Status Session::EnterPush() {
   return absl::OkStatus();
 }
 
-absl::Status Session::WaitForEnd() {
-  while (!chief_->OutOfWorkWithin(kLookUpEvery)) {
-    WEIR_RETURN_IF_ERROR(OnWait());
+absl::Status Session::RetireAndWaitForEnd() {
+  absl::Status status = RetireSlot();
+  while (status.ok() && !chief_->OutOfWorkWithin(kLookUpEvery)) {
+    status = OnWait();
   }
-  return chief_->stop_status().ok() ? absl::OkStatus() : OnWait();
+  // The job may be done while the answer of a ps is still on its way, or
+  // between two looks: each push of this worker had its receipt before.
+  if (chief_->stopping()) {
+    return chief_->stop_status().ok() ? absl::OkStatus() : OnWait();
+  }
+  return status;
 }
 
 absl::Status Session::CheckReady(int tensor) const {
@@ -378,11 +384,10 @@ absl::Status Session::Finish() {
   WEIR_RETURN_IF_ERROR(Wait());
   // The clients go first: a slot that is retired takes no more contributions.
   ForgetWorker();
-  WEIR_RETURN_IF_ERROR(RetireSlot());
   if (chief_ == nullptr) {
-    return absl::OkStatus();
+    return RetireSlot();
   }
-  const absl::Status end = WaitForEnd();
+  const absl::Status end = RetireAndWaitForEnd();
   chief_->Close(absl::OkStatus());
   chief_.reset();
   return end;

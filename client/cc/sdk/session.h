@@ -127,7 +127,7 @@ class Session {
   // OK, or why a call must wait no longer.
   absl::Status OnWait() const;
   // Waits until the chief says that the job is done, or has ended otherwise.
-  absl::Status WaitForEnd();
+  absl::Status RetireAndWaitForEnd();
   // Waits while the chief holds pushes.
   absl::Status EnterPush();
   absl::Status CreateWorker();

@@ -1,6 +1,7 @@
 // Programs of the SDK with a chief: real servers, in this process.
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <string>
 #include <thread>
 #include <utility>
@@ -131,6 +132,35 @@ TEST(SdkChiefTest, FinishedWorkersEndTheJobWithACheckpoint) {
     worker.join();
   }
   EXPECT_TRUE(cluster.chief().Wait().ok());
+}
+
+// The end comes between two waits of a worker that has finished.
+TEST(SdkChiefTest, AWorkerThatLooksUpAsTheJobEndsHasFinished) {
+  Cluster cluster(FreshDir("sdk_chief_looks_up"), 2);
+  std::promise<void> looks_up;
+  std::promise<void> over;
+  bool finishes = false;
+  sdk::Options options = cluster.ForWorker(0, sdk::Mode::kAsync);
+  options.keep_waiting = [&] {
+    if (finishes) {
+      finishes = false;
+      looks_up.set_value();
+      over.get_future().wait();
+    }
+    return true;
+  };
+  sdk::Client client = Join(options);
+  sdk::Client other = Join(cluster.ForWorker(1, sdk::Mode::kAsync));
+  std::thread end([&] {
+    looks_up.get_future().wait();
+    EXPECT_TRUE(other.Finish().ok());
+    EXPECT_TRUE(cluster.chief().Wait().ok());
+    over.set_value();
+  });
+  finishes = true;
+  const sdk::Status status = client.Finish();
+  EXPECT_TRUE(status.ok()) << status.message();
+  end.join();
 }
 
 TEST(SdkChiefTest, AWorkerThatHasFinishedHearsOfAnEndBeforeTheLastCheckpoint) {
