@@ -13,7 +13,8 @@ namespace {
 using State = CheckpointCycle::State;
 
 constexpr int64_t kSecondNs = 1'000'000'000;
-constexpr int64_t kTornRetryTimes = 10;  // what the hold took
+// Workers that were held in vain work for so many times as long, at least.
+constexpr int64_t kTimesOfHold = 10;
 // The wait after the first failure. It doubles after each, up to kRetryMaxNs.
 constexpr int64_t kRetryNs = kSecondNs;
 constexpr int64_t kRetryMaxNs = 10 * kSecondNs;
@@ -211,8 +212,10 @@ void CheckpointKeeper::HoldOrRelease() {
   hold_sent_ = hold;
   Command command;
   if (hold_sent_) {
+    hold_ns_ = facts_.now_ns();
     command.set_hold(true);
   } else {
+    held_ns_ = facts_.now_ns() - hold_ns_;
     command.set_release(true);
   }
   facts_.Broadcast(command);
@@ -262,15 +265,20 @@ void CheckpointKeeper::OnTorn() {
   if (torn_since_ns_ == 0) {
     torn_since_ns_ = facts_.now_ns();
   }
-  // One worker that is slow to hold must not stop the others for most of the
-  // time. In a stop they have nothing else to do.
-  const bool soon = wanted() || Planted("checkpoint.torn_retries_soon");
-  int64_t wait_ns = kSecondNs;
-  if (!soon) {
-    const int64_t held_ns = facts_.now_ns() - cycle_.begun_ns();
-    wait_ns = std::max(wait_ns, kTornRetryTimes * held_ns);
+  // In a stop the workers have nothing else to do.
+  if (wanted() || Planted("checkpoint.torn_retries_soon")) {
+    retry_ns_ = facts_.now_ns() + kSecondNs;
+  } else {
+    LetWork();
   }
-  retry_ns_ = facts_.now_ns() + wait_ns;
+}
+
+// One worker that is slow to hold, or a store that fails, must not stop the
+// workers for most of the time.
+void CheckpointKeeper::LetWork() {
+  const int64_t held_ns =
+      hold_sent_ ? facts_.now_ns() - hold_ns_ : std::exchange(held_ns_, 0);
+  retry_ns_ = facts_.now_ns() + std::max(kSecondNs, kTimesOfHold * held_ns);
 }
 
 // A shard was past the version. In a stop the next try begins at once, since
@@ -321,6 +329,7 @@ absl::Status CheckpointKeeper::OnFailed(
   }
   if (!wanted()) {
     torn_since_ns_ = 0;  // what was overdue has had its try
+    LetWork();
     schedule_->OnTried(std::max(outcome.step, facts_.step), facts_.now_ns());
     facts_.Warn(status.message(), "; the job goes on");
     return absl::OkStatus();

@@ -84,6 +84,7 @@ class CheckpointKeeper {
   void DropHopelessVersion();
 
   void OnTorn();
+  void LetWork();
   void OnPassed();
   void OnCommittedOutcome(const CheckpointCycle::Outcome& outcome);
   absl::Status OnFailed(const CheckpointCycle::Outcome& outcome);
@@ -95,6 +96,8 @@ class CheckpointKeeper {
   std::vector<uint64_t> marks_tickets_;
   bool finished_ = false;
   bool hold_sent_ = false;
+  int64_t hold_ns_ = 0;                  // when it was sent
+  int64_t held_ns_ = 0;                  // how long the last one took
   int64_t torn_since_ns_ = 0;            // 0: not torn
   int64_t retry_ns_ = 0;                 // not before
   int tries_failed_ = 0;                 // in a row

@@ -147,6 +147,26 @@ TEST(CheckpointKeeperTest, APeriodicCheckpointThatFailsIsLeftOut) {
   EXPECT_EQ(k.Count<PrepareCheckpoint>(), 1);
 }
 
+// A ps needs six seconds to find that the disk is full.
+TEST(CheckpointKeeperTest, AfterAHoldForOneThatFailsWorkersWorkForLonger) {
+  Keeper k;
+  k.BeginOne();
+  k.clock.Advance(std::chrono::seconds(6));
+  k.Freeze(5);
+  k.keeper.cycle().OnWritten(0, "ckpt-5",
+                             absl::ResourceExhaustedError("disk full"));
+  EXPECT_TRUE(k.Advance().ok());
+  k.Do(12);  // the next one is due
+  for (int second = 0; second < 59; ++second) {
+    EXPECT_TRUE(k.Advance().ok());
+    EXPECT_FALSE(k.keeper.hold_sent());
+    k.clock.Advance(std::chrono::seconds(1));
+  }
+  k.clock.Advance(std::chrono::seconds(1));
+  EXPECT_TRUE(k.Advance().ok());
+  EXPECT_TRUE(k.keeper.hold_sent());
+}
+
 // Otherwise a disk that is full would have the workers held again and again.
 TEST(CheckpointKeeperTest, ATornOneThatThenFailsIsLeftOut) {
   Keeper k;
