@@ -53,6 +53,9 @@ inline constexpr char kDoneName[] = "DONE";
 inline constexpr char kEndedName[] = "ENDED";
 // A file in a checkpoint that was set aside; it says why.
 inline constexpr char kDamagedName[] = "damaged";
+// A file in a checkpoint at which every program of an SDK job had finished.
+// Whoever goes on from there cannot count on those that ended well.
+inline constexpr char kFinishedName[] = "finished";
 // Arrays of a shard file.
 inline constexpr char kValuesArray[] = "values";
 inline constexpr char kStatePrefix[] = "state.";

@@ -158,6 +158,7 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   }
   if (newest.ok() && newest->has_value()) {
     job.newest = (*newest)->manifest;
+    job.newest_finished = (*newest)->finished;
   }
   if (disk_->claim != nullptr && !disk_->claim->first()) {
     WEIR_ASSIGN_OR_RETURN(const bool saved, disk_->committer.HasCommitted());
@@ -439,9 +440,15 @@ void ChiefRunner::CarryOutFiles(Action action) {
       Failpoint("chief.before_done");
       // Whoever finds DONE may expect the whole curve.
       WarnIf(disk->train_file.Flush());
-      const absl::Status status =
-          disk->files->WriteAtomically(JoinPath(disk->workdir, kDoneName),
-                                       absl::StrCat(done->checkpoint, "\n"));
+      absl::Status status;
+      if (options.sdk_job) {
+        status = disk->committer.MarkFinished(done->checkpoint);
+      }
+      if (status.ok()) {
+        status =
+            disk->files->WriteAtomically(JoinPath(disk->workdir, kDoneName),
+                                         absl::StrCat(done->checkpoint, "\n"));
+      }
       Post(inbox,
            [status](JobState* state) { state->end().OnDoneWritten(status); });
     } else if (const auto* finish = std::get_if<Finish>(&action)) {

@@ -139,8 +139,8 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
     facts_.checkpoint_step = newest->step();
     facts_.checkpoint = newest->name();
   }
-  facts_.had_finished = newest.has_value() && newest->finished() &&
-                        newest->name() == facts_.checkpoint;
+  facts_.had_finished =
+      facts_.options.newest_finished && newest->name() == facts_.checkpoint;
   facts_.Do(CutTrainLog{facts_.step, facts_.Complete()});
   for (const TrainLine& line : facts_.options.train_lines) {
     facts_.AddToCurve(line);

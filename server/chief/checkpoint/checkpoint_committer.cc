@@ -216,7 +216,10 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
       }
       // Its chief may have been killed before the name was durable.
       WEIR_RETURN_IF_ERROR(options_.files->SyncDirectory(it->path));
-      return FoundCheckpoint{it->path, *std::move(manifest)};
+      WEIR_ASSIGN_OR_RETURN(
+          const bool finished,
+          options_.files->Exists(JoinPath(it->path, kFinishedName)));
+      return FoundCheckpoint{it->path, *std::move(manifest), finished};
     }
     // A file that cannot be read now is no damaged one: to go back for it would
     // throw work away.
@@ -275,6 +278,11 @@ absl::Status CheckpointCommitter::Discard(const std::string& name) {
   }
   // The directory stays: its name is not given again (I3).
   return RemoveFiles(name);
+}
+
+absl::Status CheckpointCommitter::MarkFinished(const std::string& name) {
+  return options_.files->WriteAtomically(JoinPath(Path(name), kFinishedName),
+                                         "every program had finished\n");
 }
 
 absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {

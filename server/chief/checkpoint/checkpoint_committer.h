@@ -86,6 +86,9 @@ class CheckpointCommitter {
                                                       bool allow_older,
                                                       std::string* note);
 
+  // Writes kFinishedName into a committed checkpoint.
+  absl::Status MarkFinished(const std::string& name);
+
   // Whether any checkpoint was ever committed here: the list of them is there,
   // and nothing removes it.
   absl::StatusOr<bool> HasCommitted();

@@ -211,8 +211,6 @@ absl::Status CheckpointCycle::Commit() {
       facts_.job->FillManifest(step_, next_sequences_, &manifest));
   manifest.set_name(name_);
   manifest.set_step(step_);
-  manifest.set_finished(facts_.job->workers_decide() &&
-                        step_ == facts_.step_count);
   for (const ShardFile& file : files_) {
     *manifest.add_file() = file;
   }

@@ -67,6 +67,7 @@ void ChiefWorld::StartChief(bool resume) {
   options.newest.reset();
   if (const std::string name = Newest(); !name.empty()) {
     options.newest = disk[name];
+    options.newest_finished = options.sdk_job && name == marked_finished;
   }
   chief_ = std::make_unique<JobState>(options);
   chief_->Start();
@@ -425,6 +426,7 @@ void ChiefWorld::Run(const Action& action) {
   } else if (const auto* write = std::get_if<WriteDone>(&action)) {
     if (done_error.ok()) {
       done = write->checkpoint;
+      marked_finished = done;
     }
     chief_->end().OnDoneWritten(done_error);
   } else if (const auto* finish = std::get_if<Finish>(&action)) {

@@ -99,6 +99,7 @@ class ChiefWorld {
   std::map<std::string, Manifest> disk;  // committed checkpoints
   std::vector<std::string> directories;  // those made for checkpoints
   std::string done;
+  std::string marked_finished;  // the checkpoint with kFinishedName
   std::optional<absl::Status> finished;
   int holds = 0;
   // Every (slot, generation) that was granted, with its process.

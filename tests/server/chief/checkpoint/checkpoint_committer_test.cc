@@ -348,10 +348,20 @@ TEST(CheckpointCommitterTest, WhatIsFoundIsDurable) {
   FaultyFiles files(Files::Real());
   JobDir run(&files);
   ASSERT_TRUE(run.Commit(5).ok());
-  std::string last;
-  files.Watch([&](const std::string& call) { last = call; });
+  std::set<std::string> calls;
+  files.Watch([&](const std::string& call) { calls.insert(call); });
   ASSERT_TRUE(run.committer.Find(false, false, &run.note).ok());
-  EXPECT_EQ(last, "fsync directory " + run.directory + "/ckpt-5");
+  EXPECT_EQ(calls.count("fsync directory " + run.directory + "/ckpt-5"), 1u);
+}
+
+TEST(CheckpointCommitterTest, OneAtWhichAllHadFinishedIsFoundAsSuch) {
+  JobDir run;
+  ASSERT_TRUE(run.Commit(5).ok());
+  EXPECT_FALSE((*run.committer.Find(true, false, &run.note))->finished);
+  ASSERT_TRUE(run.committer.MarkFinished("ckpt-5").ok());
+  EXPECT_TRUE((*run.committer.Find(true, false, &run.note))->finished);
+  ASSERT_TRUE(run.Commit(10).ok());
+  EXPECT_FALSE((*run.committer.Find(true, false, &run.note))->finished);
 }
 
 // It was there before the job, so its name is durable.
