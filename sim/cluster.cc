@@ -259,6 +259,7 @@ void Cluster::KillUntil(Task* task, nanoseconds back_at) {
 void Cluster::Terminate(Task* task) {
   ++result_->counts.stops;
   task->run->terminated = true;
+  health_.OnTerm(task->run->process);
   if (task->run->on_term) {
     StartAs(task->run->process, [run = task->run] {
       if (run->on_term) {  // it has not ended meanwhile

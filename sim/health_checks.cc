@@ -16,9 +16,10 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-// So long after trouble it may still end a task: the waits of a worker and a
-// chief for each other are shorter, and a start reads and writes fewer objects.
-constexpr auto kEffectMax = seconds(75);
+// So long after trouble, and until whoever is silent is lost, it may still end
+// a task: the waits of a worker and a chief for each other are shorter, and a
+// start reads and writes fewer objects.
+constexpr auto kEffectMax = seconds(65);
 constexpr int kObjectsOfStart = 60;
 // In quiet a worker that has work pushes something in so long. A checkpoint
 // keeps it waiting for some objects.
@@ -27,16 +28,18 @@ constexpr int kObjectsOfHold = 20;
 // The same in async, where it waits for no other worker, and not counted what
 // the slowest messages and turns take.
 constexpr auto kIdleMaxAlone = seconds(12);
+// While there is no chief nobody holds it either.
+constexpr auto kIdleMaxWithoutChief = seconds(6);
 constexpr int kMessagesOfPush = 20;
 constexpr int kTurnsOfPush = 20;
-// After so long a peer that does not answer counts as away.
-constexpr auto kSilentMax = seconds(21);
-// A hold takes more than that where something is wrong.
-constexpr auto kLongHold = seconds(3);
-// And the pause behind it is no shorter than this part of it.
-constexpr int kPauses = 4;
-constexpr int kMessagesOfHold = 14;
-constexpr int kTurnsOfHold = 20;
+// So long behind that a peer that does not answer counts as away.
+constexpr auto kSilentMax = seconds(11);
+// A hold in vain that took longer for a worker, and not counted what its
+// messages and turns took, is not repeated before several times what it took.
+constexpr auto kLongHold = seconds(1);
+constexpr int kMessagesOfHold = 4;
+constexpr int kTurnsOfHold = 4;
+constexpr int kPauses = 3;
 // No stop is looked at that begins so soon after trouble.
 constexpr auto kBeforeStop = seconds(10);
 
@@ -53,7 +56,8 @@ void HealthChecks::Affect(nanoseconds until, Whom whom) {
   trouble_until_ = std::max(trouble_until_, until);
   if (whom == Whom::kSilentChief) {
     hard_trouble_until_ =
-        std::max(hard_trouble_until_, std::min(until, Now() + kSilentMax));
+        std::max(hard_trouble_until_,
+                 std::min(until, Now() + plan_.lost_after + kSilentMax));
     whom = Whom::kChief;
   }
   if (whom == Whom::kWorker) {
@@ -139,18 +143,24 @@ bool HealthChecks::MayBeFinished(const Worker& worker) const {
 
 absl::Status HealthChecks::OnGrant(int process, const Grant& grant) {
   const Sender& sender = grant.sender();
-  const auto [known, fresh] = granted_.try_emplace(
-      {sender.history(), sender.slot(), process}, sender.generation());
-  if (!fresh && known->second != sender.generation()) {  // I6
-    return absl::InternalError(
-        absl::StrCat("a process of slot ", sender.slot(), " had generation ",
-                     known->second, " and was granted ", sender.generation()));
+  const Granted granted = {sender.history(), sender.slot(),
+                           sender.generation()};
+  const Granted before = std::exchange(
+      granted_.try_emplace(process, granted).first->second, granted);
+  if (before.history == granted.history && before.slot == granted.slot &&
+      before.generation != granted.generation) {  // I6
+    return absl::InternalError(absl::StrCat(
+        "a process of slot ", granted.slot, " had generation ",
+        before.generation, " and was granted ", granted.generation));
   }
   return absl::OkStatus();
 }
 
 absl::Status HealthChecks::OnCommand(int process, const Command& command,
                                      uint64_t newest) {
+  if (command.has_take_slot()) {
+    granted_.erase(process);  // it leaves its slot, and may come back to it
+  }
   const auto found = workers_.find(process);
   if (found == workers_.end()) {
     return absl::OkStatus();
@@ -169,14 +179,14 @@ absl::Status HealthChecks::OnCommand(int process, const Command& command,
       std::max(worker.since, chief_trouble_until_) < worker.hold_begin;
   worker.hold_begin = Now();
   worker.newest_at_hold = newest;
-  const nanoseconds usual =
-      kLongHold + kMessagesOfHold * plan_.network.delay_max +
-      kTurnsOfHold * plan_.pace + kObjectsOfHold * plan_.object_time();
-  if (plan_.mode == Mode::kAsync && looked_at && in_vain && held > usual &&
-      kPauses * free < held) {  // I4
-    return absl::InternalError(absl::StrCat(
-        "the worker of slot ", worker.slot, " was held for ", held / seconds(1),
-        " s, and is again after ", free / milliseconds(1), " ms"));
+  const nanoseconds late =
+      kMessagesOfHold * plan_.network.delay_max + kTurnsOfHold * plan_.pace;
+  if (plan_.mode != Mode::kSync && looked_at && in_vain &&
+      held > kLongHold + late && free < kPauses * (held - late)) {  // I4
+    return absl::InternalError(
+        absl::StrCat("the worker of slot ", worker.slot, " was held for ",
+                     held / milliseconds(1), " ms, and is again after ",
+                     free / milliseconds(1), " ms"));
   }
   return absl::OkStatus();
 }
@@ -194,7 +204,7 @@ absl::Status HealthChecks::OnEnd(int process, int code) {
   const nanoseconds calm = Now() - trouble_until_;
   // At a slow store the first start takes longer than others wait for it.
   const nanoseconds start = kObjectsOfStart * plan_.object_time();
-  if (code != kExitReplaced && calm > kEffectMax + start &&
+  if (code != kExitReplaced && calm > plan_.lost_after + kEffectMax + start &&
       Now() > start) {  // I1
     return absl::InternalError(
         absl::StrCat(task, " ended with ", code, " after ",
@@ -213,6 +223,11 @@ absl::Status HealthChecks::CheckRate(bool store_is_slow) {
   const bool alone = plan_.mode == Mode::kAsync;
   const nanoseconds trouble = alone ? hard_trouble_until_ : trouble_until_;
   const bool none = store_is_slow || AnyLeaves();
+  if (std::any_of(processes_.begin(), processes_.end(), [](const auto& each) {
+        return absl::StartsWith(each.second.task, "chief");
+      })) {
+    chief_ran_ = Now();
+  }
   for (auto& [process, worker] : workers_) {
     if (none || worker.since <= trouble || worker.out_of_work) {
       worker.since = Now();
@@ -224,20 +239,30 @@ absl::Status HealthChecks::CheckRate(bool store_is_slow) {
 }
 
 absl::Status HealthChecks::CheckWorker(const Worker& worker) const {
-  const nanoseconds idle =
-      Now() - std::max({worker.pushed, worker.since, worker_trouble_until_});
-  nanoseconds most = kIdleMax;
-  if (plan_.mode == Mode::kAsync) {
-    most = kIdleMaxAlone + kMessagesOfPush * plan_.network.delay_max +
-           kTurnsOfPush * plan_.pace;
+  const nanoseconds since =
+      std::max({worker.pushed, worker.since, worker_trouble_until_});
+  if (worker.may_be_finished) {
+    return absl::OkStatus();
   }
-  if (idle > most + plan_.batch_time + kObjectsOfHold * plan_.object_time() &&
-      !worker.may_be_finished) {  // I4
-    return absl::InternalError(absl::StrCat("the worker of slot ", worker.slot,
-                                            " has pushed nothing for ",
-                                            idle / seconds(1), " s"));
+  const nanoseconds hold = kObjectsOfHold * plan_.object_time();
+  const nanoseconds push =
+      kMessagesOfPush * plan_.network.delay_max + kTurnsOfPush * plan_.pace;
+  if (plan_.mode != Mode::kAsync) {
+    return CheckIdle(worker, since, kIdleMax + hold);
   }
-  return absl::OkStatus();
+  WEIR_RETURN_IF_ERROR(CheckIdle(worker, std::max(since, chief_ran_),
+                                 kIdleMaxWithoutChief + push));
+  return CheckIdle(worker, since, kIdleMaxAlone + push + hold);
+}
+
+absl::Status HealthChecks::CheckIdle(const Worker& worker, nanoseconds since,
+                                     nanoseconds most) const {
+  const nanoseconds idle = Now() - since;
+  return idle <= most + plan_.batch_time
+             ? absl::OkStatus()
+             : absl::InternalError(absl::StrCat(  // I4
+                   "the worker of slot ", worker.slot,
+                   " has pushed nothing for ", idle / seconds(1), " s"));
 }
 
 // Sync: that all of them have brought.
@@ -261,10 +286,11 @@ uint64_t HealthChecks::Receipts() const {
 void HealthChecks::OnStop(nanoseconds until) {
   // A chief that only just begins to take over shards saves nothing. What a
   // worker has left on a part of the blocks another one finishes, but no
-  // script.
+  // script, and not before it is lost.
   const nanoseconds trouble =
-      plan_.script ? trouble_until_
-                   : std::max(hard_trouble_until_, chief_trouble_until_);
+      plan_.script || plan_.lost_after > kBeforeStop
+          ? trouble_until_
+          : std::max(hard_trouble_until_, chief_trouble_until_);
   const bool quiet = Now() - trouble >= kBeforeStop;
   Trouble(until, Whom::kAll);  // it ends them all
   if (!quiet) {

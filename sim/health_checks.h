@@ -32,7 +32,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 
 #include "absl/status/status.h"
 #include "proto/chief.pb.h"
@@ -107,6 +106,8 @@ class HealthChecks {
   // Trouble that is none of its own, but comes of another one.
   void Affect(std::chrono::nanoseconds until, Whom whom);
   absl::Status CheckWorker(const Worker& worker) const;
+  absl::Status CheckIdle(const Worker& worker, std::chrono::nanoseconds since,
+                         std::chrono::nanoseconds most) const;
   // It has pushed all that it has, or is about to.
   bool MayBeFinished(const Worker& worker) const;
   // Somebody is told to end: a stop may hold the workers.
@@ -127,12 +128,17 @@ class HealthChecks {
   std::chrono::nanoseconds worker_trouble_until_{std::chrono::hours(-1)};
   std::chrono::nanoseconds chief_trouble_until_{std::chrono::hours(-1)};
   std::chrono::nanoseconds hard_trouble_until_{std::chrono::hours(-1)};
+  std::chrono::nanoseconds chief_ran_{0};  // the last time
   std::map<int, Process> processes_;
   std::map<std::string, int> may_be_replaced_;  // processes of a task
   std::map<int, Worker> workers_;               // by process
   std::map<uint32_t, uint64_t> of_slot_;        // contributions with receipts
-  // By history, slot and process: the generation that it was granted.
-  std::map<std::tuple<uint64_t, uint32_t, int>, uint32_t> granted_;
+  struct Granted {
+    uint64_t history;
+    uint32_t slot;
+    uint32_t generation;
+  };
+  std::map<int, Granted> granted_;  // by process: the last one
   std::optional<uint64_t> to_save_;
   uint64_t restored_ = 0;
 };

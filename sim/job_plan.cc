@@ -16,10 +16,12 @@ constexpr size_t kTasks = 64;  // more than a job has
 
 Fault DrawFault(const JobPlan& plan) {
   Fault fault;
-  fault.kind = Pick({Fault::kKill, Fault::kKill, Fault::kKill, Fault::kTerm,
-                     Fault::kTermAll, Fault::kPart, Fault::kPause,
-                     Fault::kSecond, Fault::kWall, Fault::kSlow, Fault::kFull,
-                     Fault::kHang, Fault::kPower});
+  fault.kind =
+      Pick({Fault::kKill,    Fault::kKill, Fault::kKill, Fault::kKill,
+            Fault::kPart,    Fault::kPart, Fault::kPart, Fault::kPause,
+            Fault::kPause,   Fault::kSlow, Fault::kSlow, Fault::kSecond,
+            Fault::kSecond,  Fault::kHang, Fault::kHang, Fault::kTerm,
+            Fault::kTermAll, Fault::kWall, Fault::kFull, Fault::kPower});
   if (RandomBelow(2) == 0) {
     fault.after_receipts = RandomBelow(plan.contributions());
   }
@@ -31,7 +33,7 @@ Fault DrawFault(const JobPlan& plan) {
   // At once, soon after the one before, or much later.
   fault.after =
       milliseconds(RandomBelow(Pick<uint64_t>({1, 50, 500, 5000, 20000})));
-  fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 5000, 60000})));
+  fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 20000, 60000})));
   fault.wall =
       std::chrono::seconds(static_cast<int64_t>(RandomBelow(200000)) - 100000);
   if (fault.kind == Fault::kSlow) {
@@ -46,6 +48,19 @@ Fault DrawFault(const JobPlan& plan) {
     fault.time = std::chrono::nanoseconds(0);
   }
   return fault;
+}
+
+// Each waits for the one before: in the order of drawing most would wait for
+// the end of the job.
+void SpreadOut(std::vector<Fault>* faults) {
+  std::vector<uint64_t> receipts;
+  for (const Fault& fault : *faults) {
+    receipts.push_back(fault.after_receipts);
+  }
+  std::sort(receipts.begin(), receipts.end());
+  for (size_t i = 0; i < faults->size(); ++i) {
+    (*faults)[i].after_receipts = receipts[i];
+  }
 }
 
 }  // namespace
@@ -73,8 +88,8 @@ std::string FaultWords(const Fault& fault) {
 JobPlan DrawJobPlan() {
   JobPlan plan;
   plan.mode = Pick({Mode::kAsync, Mode::kSync, Mode::kStaleness});
-  plan.ps = 1 + static_cast<int>(RandomBelow(3));
-  plan.workers = 1 + static_cast<int>(RandomBelow(3));
+  plan.ps = Pick({1, 2, 2, 3});
+  plan.workers = Pick({1, 2, 2, 3});
   plan.steps = 4 + RandomBelow(Pick<uint64_t>({20, 20, 60}));
   plan.in_step = 1 + RandomBelow(4);
   plan.every_steps = 1 + RandomBelow(10);
@@ -102,10 +117,17 @@ JobPlan DrawJobPlan() {
         Pick({milliseconds(1), milliseconds(50), milliseconds(2000)});
     plan.store.unavailable_one_in = Pick<uint64_t>({0, 0, 100, 20});
   }
-  const uint64_t faults = Pick<uint64_t>({0, 1, 2, 3, 6});
+  // Where tries take long, or many connections break, several may fail in a row
+  // although nobody is lost.
+  const bool slow = plan.network.delay_max >= milliseconds(500) ||
+                    plan.pace >= milliseconds(200) ||
+                    plan.network.reset_one_in == 50;
+  plan.lost_after = Pick({seconds(slow ? 10 : 5), seconds(30)});
+  const uint64_t faults = Pick<uint64_t>({0, 2, 4, 8, 12, 16});
   for (uint64_t i = 0; i < faults; ++i) {
     plan.faults.push_back(DrawFault(plan));
   }
+  SpreadOut(&plan.faults);
   plan.late = RandomBelow(2) == 0;
   return plan;
 }
@@ -203,11 +225,6 @@ std::string JobPlan::SpecText() const {
               "kernel_initializer { zeros {} } } } "
               "loss { softmax_cross_entropy {} } } "
               "data { train { digits { count: 64 } } } ";
-  // Where a try takes long and connections break, several may fail in a row
-  // although nobody is lost.
-  const bool slow =
-      network.delay_max >= milliseconds(500) || pace >= milliseconds(200);
-  const int lost_after = slow ? 10 : 5;
   return absl::StrCat(
       "name: 'sim' seed: 7 ", model,
       "train { batch_size: 4 log_every_steps: 1 steps: ", steps,
@@ -217,7 +234,8 @@ std::string JobPlan::SpecText() const {
       " } checkpoint { every_steps: ", every_steps, " keep: 2 ",
       table ? "tables_full_every: 4 " : "",
       "} limits { block_elements: ", block_elements,
-      " lost_after_seconds: ", lost_after, " out_of_order_bytes: 1048576 }");
+      " lost_after_seconds: ", lost_after / seconds(1),
+      " out_of_order_bytes: 1048576 }");
 }
 
 std::string JobPlan::Words() const {
@@ -227,7 +245,8 @@ std::string JobPlan::Words() const {
       " elements a block, ", table ? "a table, " : "",
       evaluator ? "an evaluator, " : "", script ? "scripts, " : "",
       "turns of workers take up to ", pace / milliseconds(1), " ms, batches ",
-      batch_time / milliseconds(1), " ms, messages up to ",
+      batch_time / milliseconds(1), " ms, whoever is silent is lost after ",
+      lost_after / seconds(1), " s, messages up to ",
       network.delay_max / milliseconds(1), " ms, one in ", network.reset_one_in,
       " breaks its connection, the ", disk ? "disk" : "store", " takes up to ",
       store.delay_max / milliseconds(1), " ms and does not answer one call in ",

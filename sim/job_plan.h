@@ -31,7 +31,7 @@ struct Fault {
   Kind kind = kKill;
   size_t role = 0;              // a ps, the chief, a worker, the evaluator
   size_t task = 0;              // modulo the number of tasks of that role
-  size_t other = 0;             // modulo the number of all tasks
+  size_t other = 0;             // modulo the number of those it speaks with
   uint64_t after_receipts = 0;  // not before so many contributions had them
   bool on_same_host = false;    // a second chief, where the first has the port
   bool at_write = false;        // not before the store's next write
@@ -61,6 +61,7 @@ struct JobPlan {
   std::chrono::nanoseconds pace{0};
   // What a contribution's batch takes to read; a script rests so long.
   std::chrono::milliseconds batch_time{0};
+  std::chrono::seconds lost_after{10};  // limits.lost_after_seconds
   Faults network;
   PlaceFaults store;
   std::vector<Fault> faults;  // in their order

@@ -81,6 +81,17 @@ Task* Troubles::TaskOf(const Fault& fault) const {
   return tasks[firsts[role] + fault.task % counts[role]].get();
 }
 
+// One that this task speaks with: an evaluator does with nobody.
+const Task& Troubles::PeerOf(const Task& task, size_t number) const {
+  std::vector<const Task*> peers;
+  for (const auto& other : cluster_.tasks()) {
+    if (other->role != task.role && other->role != "evaluator") {
+      peers.push_back(other.get());
+    }
+  }
+  return *peers[number % peers.size()];
+}
+
 void Troubles::Begin(const Fault& fault) {
   if (BeginForAll(fault)) {
     Note(KindName(fault.kind));
@@ -138,7 +149,6 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
       } else {
         health.Trouble(Now(), whom);
       }
-      health.OnTerm(task->run->process);
       cluster_.Terminate(task);
       return;
     case Fault::kKill:
@@ -147,8 +157,7 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
       cluster_.KillUntil(task, end);
       return;
     case Fault::kPart: {
-      const auto& tasks = cluster_.tasks();
-      const Task& other = *tasks[fault.other % tasks.size()];
+      const Task& other = PeerOf(*task, fault.other);
       if (other.runs()) {
         ++counts_.parts;
         health.Trouble(end, WhomOfPart(*task, other));

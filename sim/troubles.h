@@ -39,6 +39,7 @@ class Troubles {
   bool BeginForAll(const Fault& fault);
   void BeginFor(Task* task, const Fault& fault);
   Task* TaskOf(const Fault& fault) const;
+  const Task& PeerOf(const Task& task, size_t number) const;
   // The chief is told to end, and is back then; `everybody` is.
   void BeginStop(std::chrono::nanoseconds until, bool everybody);
   void EndTimed();
