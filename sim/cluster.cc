@@ -26,6 +26,8 @@ constexpr int kTerminated = 143;
 constexpr auto kOperatorDelay = seconds(2);
 // After DONE `weir task` ends its ps.
 constexpr auto kDoneMax = seconds(30);
+// So long after the last trouble of that kind all tasks speak with each other.
+constexpr auto kDeafMax = seconds(60);
 // A process whose place another one has is killed so long after it can reach
 // the others again.
 constexpr auto kStrayMax = seconds(30);
@@ -110,14 +112,22 @@ void Cluster::AddTask(const char* role, int index) {
 }
 
 void Cluster::Supervise(bool troubles_are_over) {
+  if (!checkpoints_.Done()) {
+    done_at_.reset();  // a chief of scripts may go on
+  } else if (!done_at_.has_value()) {
+    done_at_ = Now();
+  }
+  if (troubles_are_over && !over_at_.has_value()) {
+    over_at_ = Now();
+  }
   for (const auto& task : tasks_) {
-    SuperviseTask(task.get(), troubles_are_over);
+    SuperviseTask(task.get());
   }
   EndStrays();
   network_.BreakSilent();
 }
 
-void Cluster::SuperviseTask(Task* task, bool troubles_are_over) {
+void Cluster::SuperviseTask(Task* task) {
   if (task->back_at.has_value() && Now() >= *task->back_at) {
     task->back_at.reset();
     task->supervisor->OnExit(0, kKilled, Now().count());
@@ -132,7 +142,7 @@ void Cluster::SuperviseTask(Task* task, bool troubles_are_over) {
     }
   }
   if ((task->role == "ps" || task->is_script) && task->run != nullptr &&
-      troubles_are_over && WasDone()) {
+      WasDone()) {
     Kill(std::exchange(task->run, nullptr)->process);
     task->ended = kExitOk;
   }
@@ -345,15 +355,15 @@ bool Cluster::AllEnded() const {
                      [](const auto& task) { return task->ended_for_good(); });
 }
 
-// As `weir task` looks for DONE, for a ps that could not hear its chief: one
-// that was halted or parted, or whose chief was told to end. One that was
-// killed has to hear it. Nobody tells a script, nor the ps of scripts.
-bool Cluster::WasDone() {
-  if ((plan_.OnlyKills() && !plan_.script) || !checkpoints_.Done()) {
+// As `weir task` looks for DONE, for a ps that could not hear its chief. After a
+// job in which all could hear each other at its end it has to hear it. Nobody
+// tells a script, nor the ps of scripts.
+bool Cluster::WasDone() const {
+  if (!done_at_.has_value() || !over_at_.has_value() ||
+      (!plan_.script && *done_at_ > deaf_until_ + kDeafMax)) {
     return false;
   }
-  done_at_ = done_at_.value_or(Now());
-  return Now() - *done_at_ > kDoneMax;
+  return Now() - std::max(*done_at_, *over_at_) > kDoneMax;
 }
 
 std::vector<float> Cluster::CheckEnd() {

@@ -9,6 +9,7 @@
 #ifndef SIM_CLUSTER_H_
 #define SIM_CLUSTER_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -40,6 +41,10 @@ class Cluster {
   // Starts what is due and looks at what has ended. To be called often.
   // `all_over`: no trouble is to come, and none of it was a kill alone.
   void Supervise(bool troubles_are_over);
+  // Tasks may not hear each other until then.
+  void Deafen(std::chrono::nanoseconds until) {
+    deaf_until_ = std::max(deaf_until_, until);
+  }
   // Every task has ended, and nobody starts it again.
   bool AllEnded() const;
   // Once they all have: the values of the last checkpoint, or nothing if
@@ -74,7 +79,7 @@ class Cluster {
 
  private:
   void AddTask(const char* role, int index);
-  void SuperviseTask(Task* task, bool troubles_are_over);
+  void SuperviseTask(Task* task);
   // Does what `weir task` does after SIGTERM.
   void EndInterrupted(Task* task);
   void CheckExit(const Task& task, const ProcessRun& run);
@@ -84,7 +89,7 @@ class Cluster {
   void Kill(int process);
   void EndProcess(int process);
   void EndStrays();
-  bool WasDone();
+  bool WasDone() const;
 
   const JobPlan plan_;
   WorldResult* const result_;
@@ -98,7 +103,9 @@ class Cluster {
   HealthChecks health_;
   Tasks tasks_;
   std::vector<Stray> strays_;
-  std::optional<std::chrono::nanoseconds> done_at_;  // and no fault to come
+  std::optional<std::chrono::nanoseconds> done_at_;
+  std::optional<std::chrono::nanoseconds> over_at_;  // no fault is to come
+  std::chrono::nanoseconds deaf_until_{std::chrono::hours(-1)};
   std::map<int, uint64_t> newest_at_start_;  // checkpoint's step, by process
   int processes_ = 0;
 };

@@ -30,6 +30,7 @@ constexpr int kObjectsOfHold = 20;
 constexpr auto kIdleMaxAlone = seconds(12);
 // While there is no chief nobody holds it either.
 constexpr auto kIdleMaxWithoutChief = seconds(6);
+constexpr int kStepsOfPush = 8;
 constexpr int kMessagesOfPush = 20;
 constexpr int kTurnsOfPush = 20;
 // So long behind that a peer that does not answer counts as away.
@@ -250,8 +251,10 @@ absl::Status HealthChecks::CheckWorker(const Worker& worker) const {
   if (plan_.mode != Mode::kAsync) {
     return CheckIdle(worker, since, kIdleMax + hold);
   }
-  WEIR_RETURN_IF_ERROR(CheckIdle(worker, std::max(since, chief_ran_),
-                                 kIdleMaxWithoutChief + push));
+  WEIR_RETURN_IF_ERROR(
+      CheckIdle(worker, std::max(since, chief_ran_),
+                kIdleMaxWithoutChief +
+                    kStepsOfPush * (plan_.network.delay_max + plan_.pace)));
   return CheckIdle(worker, since, kIdleMaxAlone + push + hold);
 }
 

@@ -44,7 +44,7 @@ Fault DrawFault(const JobPlan& plan) {
     fault.wait = plan.disk ? Pick({seconds(1), seconds(60)})
                            : Pick({seconds(10), seconds(400)});
     fault.time *= 20;
-  } else if (fault.kind == Fault::kKill && RandomBelow(2) == 0) {
+  } else if (fault.kind == Fault::kKill && RandomBelow(3) == 0) {
     fault.time = std::chrono::nanoseconds(0);
   }
   return fault;
@@ -71,6 +71,12 @@ const char* KindName(Fault::Kind kind) {
       "SIGSTOP",    "start twice", "step the clock", "slow host",
       "full store", "power loss",  "slow store"};
   return kNames[kind];
+}
+
+bool MayBeDeaf(const Fault& fault) {
+  return fault.kind != Fault::kWall && fault.kind != Fault::kFull &&
+         fault.kind != Fault::kHang &&
+         (fault.kind != Fault::kKill || fault.time.count() > 0);
 }
 
 std::string FaultWords(const Fault& fault) {
@@ -155,14 +161,6 @@ bool JobPlan::MayTear() const {
          std::any_of(faults.begin(), faults.end(), [](const Fault& fault) {
            return fault.kind == Fault::kTermAll;
          });
-}
-
-bool JobPlan::OnlyKills() const {
-  return std::all_of(faults.begin(), faults.end(), [](const Fault& fault) {
-    return fault.kind == Fault::kWall || fault.kind == Fault::kFull ||
-           fault.kind == Fault::kHang ||
-           (fault.kind == Fault::kKill && fault.time.count() == 0);
-  });
 }
 
 JobPlan JobPlan::Without(LeftOut left_out) const {

@@ -43,6 +43,9 @@ struct Fault {
 
 const char* KindName(Fault::Kind kind);
 std::string FaultWords(const Fault& fault);
+// Whether tasks may not hear each other because of it: all but a full or slow
+// store, the wall clock, and a kill after which a task is started at once.
+bool MayBeDeaf(const Fault& fault);
 
 struct JobPlan {
   Mode mode = Mode::kAsync;
@@ -67,9 +70,6 @@ struct JobPlan {
   std::vector<Fault> faults;  // in their order
   bool late = false;          // they begin at the job's end
 
-  // Whether no task of it is halted, parted, told to end or started twice, and
-  // one that is killed is started again at once.
-  bool OnlyKills() const;
   // Whether the last contributions before a stop may be in a checkpoint with a
   // part of their blocks: all workers are told to end, and no other one comes
   // that could finish them ("One snapshot of all shards" in

@@ -93,6 +93,9 @@ const Task& Troubles::PeerOf(const Task& task, size_t number) const {
 }
 
 void Troubles::Begin(const Fault& fault) {
+  if (MayBeDeaf(fault)) {
+    cluster_.Deafen(Now() + fault.time);
+  }
   if (BeginForAll(fault)) {
     Note(KindName(fault.kind));
     return;
