@@ -356,8 +356,8 @@ bool Cluster::AllEnded() const {
 }
 
 // As `weir task` looks for DONE, for a ps that could not hear its chief. Where
-// all could hear each other at the end of the job it has to hear it. Nobody tells
-// a script, nor the ps of scripts.
+// all could hear each other at the end of the job it has to hear it. Nobody
+// tells a script, nor the ps of scripts.
 bool Cluster::WasDone() const {
   if (!done_at_.has_value() || !over_at_.has_value() ||
       (!plan_.script && *done_at_ > deaf_until_ + kDeafMax)) {
