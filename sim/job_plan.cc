@@ -157,10 +157,13 @@ uint64_t JobPlan::contributions() const {
 }
 
 bool JobPlan::MayTear() const {
+  const auto any = [this](Fault::Kind kind) {
+    return std::any_of(
+        faults.begin(), faults.end(),
+        [kind](const Fault& fault) { return fault.kind == kind; });
+  };
   return mode == Mode::kSync && !script &&
-         std::any_of(faults.begin(), faults.end(), [](const Fault& fault) {
-           return fault.kind == Fault::kTermAll;
-         });
+         (any(Fault::kTermAll) || (any(Fault::kTerm) && any(Fault::kKill)));
 }
 
 JobPlan JobPlan::Without(LeftOut left_out) const {
