@@ -26,8 +26,9 @@ constexpr int kTerminated = 143;
 constexpr auto kOperatorDelay = seconds(2);
 // After DONE `weir task` ends its ps.
 constexpr auto kDoneMax = seconds(30);
-// So long after the last trouble of that kind all tasks speak with each other.
-constexpr auto kDeafMax = seconds(60);
+// So long after the last trouble of that kind all tasks speak with each other:
+// the last checkpoint is of every ps.
+constexpr auto kDeafMax = seconds(5);
 // A process whose place another one has is killed so long after it can reach
 // the others again.
 constexpr auto kStrayMax = seconds(30);

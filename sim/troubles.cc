@@ -17,6 +17,8 @@ using Whom = HealthChecks::Whom;
 
 // With a quicker store a stop takes less than a ps waits for it.
 constexpr auto kQuickStore = milliseconds(50);
+constexpr auto kNow = std::chrono::seconds(0);
+constexpr auto kSecondStays = std::chrono::seconds(60);
 
 Whom WhomOf(const Task& task) {
   if (task.role == "ps") {
@@ -94,7 +96,9 @@ const Task& Troubles::PeerOf(const Task& task, size_t number) const {
 
 void Troubles::Begin(const Fault& fault) {
   if (MayBeDeaf(fault)) {
-    cluster_.Deafen(Now() + fault.time);
+    // Of a task that is started twice one may stay for a while.
+    cluster_.Deafen(Now() + fault.time +
+                    (fault.kind == Fault::kSecond ? kSecondStays : kNow));
   }
   if (BeginForAll(fault)) {
     Note(KindName(fault.kind));
