@@ -144,6 +144,11 @@ bool HealthChecks::MayBeFinished(const Worker& worker) const {
 
 absl::Status HealthChecks::OnGrant(int process, const Grant& grant) {
   const Sender& sender = grant.sender();
+  // Its stream has ended, and with it the hold that came on it.
+  if (const auto worker = workers_.find(process); worker != workers_.end()) {
+    worker->second.hold_end = Now();
+    worker->second.newest_at_hold = UINT64_MAX;
+  }
   const Granted granted = {sender.history(), sender.slot(),
                            sender.generation()};
   const Granted before = std::exchange(

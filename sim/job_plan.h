@@ -71,9 +71,9 @@ struct JobPlan {
   bool late = false;          // they begin at the job's end
 
   // Whether the last contributions before a stop may be in a checkpoint with a
-  // part of their blocks: all workers are told to end, or the last one is killed
-  // and another task told to end, and no other one comes that could finish them
-  // ("One snapshot of all shards" in docs/design_notes.md).
+  // part of their blocks: all workers are told to end, or the last one is
+  // killed and another task told to end, and no other one comes that could
+  // finish them ("One snapshot of all shards" in docs/design_notes.md).
   bool MayTear() const;
   // As the last checkpoint counts them.
   uint64_t last_step() const {
