@@ -14,6 +14,8 @@
 namespace weir::sim {
 namespace {
 
+// Calls take no time while it lives, so no other fibre runs. What is looked at
+// goes to `observer`.
 class FromOutside {
  public:
   FromOutside(Place* place, Place::Observer* observer)

@@ -68,7 +68,7 @@ class CheckpointChecks {
   Place::Observer look_;   // at DONE and the list of checkpoints
   Place::Observer whole_;  // at the newest of them
   std::string whole_path_;
-  Place::Observer other_;
+  Place::Observer other_;  // where nobody asks whether it changes
   bool done_ = false;
 };
 

@@ -39,7 +39,7 @@ class Cluster {
           WorldResult* result);
 
   // Starts what is due and looks at what has ended. To be called often.
-  // `all_over`: no trouble is to come, and none of it was a kill alone.
+  // `troubles_are_over`: no trouble is to come.
   void Supervise(bool troubles_are_over);
   // Tasks may not hear each other until then.
   void Deafen(std::chrono::nanoseconds until) {

@@ -158,7 +158,11 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   }
   if (newest.ok() && newest->has_value()) {
     job.newest = (*newest)->manifest;
-    job.newest_finished = (*newest)->finished;
+    if (options_.sdk_job) {
+      WEIR_ASSIGN_OR_RETURN(
+          job.newest_finished,
+          disk_->committer.IsMarkedFinished(job.newest->name()));
+    }
   }
   if (disk_->claim != nullptr && !disk_->claim->first()) {
     WEIR_ASSIGN_OR_RETURN(const bool saved, disk_->committer.HasCommitted());

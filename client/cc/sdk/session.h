@@ -126,7 +126,8 @@ class Session {
   std::vector<StartingShard> Shards() const;
   // OK, or why a call must wait no longer.
   absl::Status OnWait() const;
-  // Waits until the chief says that the job is done, or has ended otherwise.
+  // Retires the slot, then waits until the chief says that the job is done, or
+  // has ended otherwise.
   absl::Status RetireAndWaitForEnd();
   // Waits while the chief holds pushes.
   absl::Status EnterPush();

@@ -216,10 +216,7 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointCommitter::Find(
       }
       // Its chief may have been killed before the name was durable.
       WEIR_RETURN_IF_ERROR(options_.files->SyncDirectory(it->path));
-      WEIR_ASSIGN_OR_RETURN(
-          const bool finished,
-          options_.files->Exists(JoinPath(it->path, kFinishedName)));
-      return FoundCheckpoint{it->path, *std::move(manifest), finished};
+      return FoundCheckpoint{it->path, *std::move(manifest)};
     }
     // A file that cannot be read now is no damaged one: to go back for it would
     // throw work away.
@@ -283,6 +280,11 @@ absl::Status CheckpointCommitter::Discard(const std::string& name) {
 absl::Status CheckpointCommitter::MarkFinished(const std::string& name) {
   return options_.files->WriteAtomically(JoinPath(Path(name), kFinishedName),
                                          "every program had finished\n");
+}
+
+absl::StatusOr<bool> CheckpointCommitter::IsMarkedFinished(
+    const std::string& name) {
+  return options_.files->Exists(JoinPath(Path(name), kFinishedName));
 }
 
 absl::Status CheckpointCommitter::CheckFiles(const Manifest& manifest) {

@@ -88,6 +88,7 @@ class CheckpointCommitter {
 
   // Writes kFinishedName into a committed checkpoint.
   absl::Status MarkFinished(const std::string& name);
+  absl::StatusOr<bool> IsMarkedFinished(const std::string& name);
 
   // Whether any checkpoint was ever committed here: the list of them is there,
   // and nothing removes it.

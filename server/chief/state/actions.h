@@ -134,7 +134,6 @@ static_assert(std::size(kActionNames) == std::variant_size_v<Action>);
 struct FoundCheckpoint {
   std::string directory;  // absolute; its last part is its name
   Manifest manifest;
-  bool finished = false;  // it has kFinishedName
 };
 
 }  // namespace weir

@@ -36,7 +36,7 @@ struct JobOptions {
   std::string chief_secret;            // the work directory's; may be empty
   std::vector<TrainLine> train_lines;  // in train.jsonl already
   std::optional<Manifest> newest;      // committed by an earlier chief
-  bool newest_finished = false;        // FoundCheckpoint.finished of it
+  bool newest_finished = false;        // it has kFinishedName
   // An earlier chief had this very directory and committed nothing in it.
   bool never_saved = false;
   std::optional<std::string> done_job;  // the job is done: its name

@@ -354,14 +354,15 @@ TEST(CheckpointCommitterTest, WhatIsFoundIsDurable) {
   EXPECT_EQ(calls.count("fsync directory " + run.directory + "/ckpt-5"), 1u);
 }
 
-TEST(CheckpointCommitterTest, OneAtWhichAllHadFinishedIsFoundAsSuch) {
+TEST(CheckpointCommitterTest, OneAtWhichAllHadFinishedIsKnownAsSuch) {
   JobDir run;
   ASSERT_TRUE(run.Commit(5).ok());
-  EXPECT_FALSE((*run.committer.Find(true, false, &run.note))->finished);
+  EXPECT_FALSE(*run.committer.IsMarkedFinished("ckpt-5"));
   ASSERT_TRUE(run.committer.MarkFinished("ckpt-5").ok());
-  EXPECT_TRUE((*run.committer.Find(true, false, &run.note))->finished);
   ASSERT_TRUE(run.Commit(10).ok());
-  EXPECT_FALSE((*run.committer.Find(true, false, &run.note))->finished);
+  EXPECT_TRUE(*run.committer.IsMarkedFinished("ckpt-5"));
+  EXPECT_FALSE(*run.committer.IsMarkedFinished("ckpt-10"));
+  EXPECT_TRUE((*run.committer.Find(true, false, &run.note)).has_value());
 }
 
 // It was there before the job, so its name is durable.
