@@ -32,7 +32,7 @@ constexpr auto kDeafMax = seconds(5);
 // A process whose place another one has is killed so long after it can reach
 // the others again.
 constexpr auto kStrayMax = seconds(30);
-// One of two chiefs may wait so long for ps that the other has shut down.
+// Of two chiefs one may wait so long for ps that the other has shut down.
 constexpr auto kPsWait = seconds(180);
 
 // Hosts run for up to so long, and their wall clocks are wrong by so much.
@@ -64,11 +64,13 @@ Cluster::Cluster(const JobPlan& plan, const std::string& data_dir,
   if (job_.script.has_value()) {
     job_.script->on_pushes = std::bind_front(&HealthChecks::OnPushes, &health_);
   }
+  place_->SetOnWrite(std::bind_front(&Cluster::OnEvent, this, Fault::kWrite));
   network_.SetFaults(plan_.network);
   network_.SetWatch(
       {std::bind_front(&Cluster::CheckRestore, this),
        std::bind_front(&HealthChecks::OnProgress, &health_),
        [this](int process, const Command& command) {
+         OnEvent(Fault::kCommand);
          Check(health_.OnCommand(process, command, checkpoints_.newest()));
        },
        [this](int process, const Grant& grant) {
@@ -87,6 +89,11 @@ Cluster::Cluster(const JobPlan& plan, const std::string& data_dir,
     AddTask("evaluator", 0);
   }
   network_.Join();
+}
+
+void Cluster::OnEvent(Fault::Event event) {
+  ++events_[event];
+  Wake(&event_, event_.size());
 }
 
 void Cluster::Break(const std::string& what) {
@@ -135,6 +142,7 @@ void Cluster::SuperviseTask(Task* task) {
   }
   if (task->run != nullptr && task->run->exit_code.has_value()) {
     const auto run = std::exchange(task->run, nullptr);
+    OnEvent(Fault::kEnd);
     EndProcess(run->process);  // what it left running ends, too
     CheckExit(*task, *run);
     task->supervisor->OnExit(0, *run->exit_code, Now().count());
@@ -281,7 +289,12 @@ void Cluster::Terminate(Task* task) {
 }
 
 void Cluster::StartSecond(Task* task, nanoseconds alone) {
-  health_.Trouble(Now() + alone + kPsWait, Whom::kAll);
+  const nanoseconds until = Now() + alone + kStrayMax;
+  if (task->role == "worker" || task->role == "evaluator") {
+    health_.Trouble(until, Whom::kWorker);
+  } else {
+    health_.Trouble(until + kPsWait, Whom::kAll);
+  }
   for (const auto& each : tasks_) {
     if (each->runs()) {
       network_.Part(task->run->process, each->run->process, alone);

@@ -10,6 +10,7 @@
 #define SIM_CLUSTER_H_
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/threads/scheduler.h"
 #include "sim/checkpoint_checks.h"
 #include "sim/health_checks.h"
 #include "sim/job_plan.h"
@@ -41,7 +43,14 @@ class Cluster {
   // Starts what is due and looks at what has ended. To be called often.
   // `troubles_are_over`: no trouble is to come.
   void Supervise(bool troubles_are_over);
-  // Tasks may not hear each other until then.
+  // How often each has come to pass.
+  using Events = std::array<uint64_t, Fault::kEvents>;
+  const Events& events() const { return events_; }
+  // Waits for the next one, but not longer than `most`.
+  void WaitForEvent(std::chrono::nanoseconds most) {
+    Wait(&event_, nullptr, most);
+  }
+  // A ps and the chief may not hear each other until then.
   void Deafen(std::chrono::nanoseconds until) {
     deaf_until_ = std::max(deaf_until_, until);
   }
@@ -78,6 +87,7 @@ class Cluster {
   HealthChecks& health() { return health_; }
 
  private:
+  void OnEvent(Fault::Event event);
   void AddTask(const char* role, int index);
   void SuperviseTask(Task* task);
   // Does what `weir task` does after SIGTERM.
@@ -108,6 +118,8 @@ class Cluster {
   std::chrono::nanoseconds deaf_until_{std::chrono::hours(-1)};
   std::map<int, uint64_t> newest_at_start_;  // checkpoint's step, by process
   int processes_ = 0;
+  Events events_{};
+  WaitQueue event_;
 };
 
 }  // namespace weir::sim

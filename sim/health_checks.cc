@@ -31,6 +31,7 @@ constexpr auto kIdleMaxAlone = seconds(12);
 // While there is no chief nobody holds it either.
 constexpr auto kIdleMaxWithoutChief = seconds(6);
 constexpr int kStepsOfPush = 8;
+constexpr int kWaves = 2;  // with bounded staleness
 constexpr int kMessagesOfPush = 20;
 constexpr int kTurnsOfPush = 20;
 // So long behind that a peer that does not answer counts as away.
@@ -114,14 +115,22 @@ bool HealthChecks::AnyLeaves() const {
                      [](const auto& each) { return each.second.leaving; });
 }
 
-bool HealthChecks::AllWorkInPeace() const {
-  return workers_.size() == static_cast<size_t>(plan_.workers) &&
-         std::all_of(workers_.begin(), workers_.end(),
-                     [this](const auto& each) {
-                       return std::min(each.second.pushed, each.second.told) >
-                              trouble_until_;
-                     }) &&
-         !AnyLeaves();
+bool HealthChecks::AllAreAtWork() const {
+  int holders = 0;
+  nanoseconds since{0};
+  for (const auto& [number, process] : processes_) {
+    if (absl::StartsWith(process.task, "ps") ||
+        absl::StartsWith(process.task, "chief")) {
+      ++holders;
+      since = std::max(since, process.started);
+    }
+  }
+  return holders > plan_.ps && !AnyLeaves() &&
+         workers_.size() == static_cast<size_t>(plan_.workers) &&
+         std::all_of(
+             workers_.begin(), workers_.end(), [since](const auto& each) {
+               return std::min(each.second.pushed, each.second.told) > since;
+             });
 }
 
 void HealthChecks::OnPush(int process, uint64_t sequence) {
@@ -226,19 +235,28 @@ absl::Status HealthChecks::OnEnd(int process, int code) {
 }
 
 absl::Status HealthChecks::CheckRate(bool store_is_slow) {
-  const bool alone = plan_.mode == Mode::kAsync;
-  const nanoseconds trouble = alone ? hard_trouble_until_ : trouble_until_;
-  const bool none = store_is_slow || AnyLeaves();
+  if (store_is_slow) {
+    store_was_slow_ = Now();
+  }
   if (std::any_of(processes_.begin(), processes_.end(), [](const auto& each) {
         return absl::StartsWith(each.second.task, "chief");
       })) {
     chief_ran_ = Now();
   }
   for (auto& [process, worker] : workers_) {
-    if (none || worker.since <= trouble || worker.out_of_work) {
+    if (AnyLeaves() || worker.since <= hard_trouble_until_ ||
+        worker.out_of_work) {
       worker.since = Now();
     }
     worker.may_be_finished = worker.may_be_finished || MayBeFinished(worker);
+    if (worker.out_of_work || worker.may_be_finished) {
+      one_was_away_ = Now();
+    }
+  }
+  if (workers_.size() < static_cast<size_t>(plan_.workers)) {
+    one_was_away_ = Now();
+  }
+  for (const auto& [process, worker] : workers_) {
     WEIR_RETURN_IF_ERROR(CheckWorker(worker));
   }
   return absl::OkStatus();
@@ -253,14 +271,26 @@ absl::Status HealthChecks::CheckWorker(const Worker& worker) const {
   const nanoseconds hold = kObjectsOfHold * plan_.object_time();
   const nanoseconds push =
       kMessagesOfPush * plan_.network.delay_max + kTurnsOfPush * plan_.pace;
-  if (plan_.mode != Mode::kAsync) {
-    return CheckIdle(worker, since, kIdleMax + hold);
+  const nanoseconds quick = std::max(since, store_was_slow_);
+  // Without a chief a worker waits for the store only where a shard writes its
+  // tables.
+  const nanoseconds alone = std::max(plan_.table ? quick : since, chief_ran_);
+  const nanoseconds idle =
+      kIdleMaxWithoutChief + (plan_.table ? hold : nanoseconds(0)) +
+      kStepsOfPush * (plan_.network.delay_max + plan_.pace);
+  switch (plan_.mode) {
+    case Mode::kAsync:
+      WEIR_RETURN_IF_ERROR(CheckIdle(worker, alone, idle));
+      return CheckIdle(worker, quick, kIdleMaxAlone + push + hold);
+    case Mode::kStaleness:
+      // The slowest one pushes first.
+      WEIR_RETURN_IF_ERROR(CheckIdle(worker, std::max(alone, one_was_away_),
+                                     kWaves * idle + plan_.batch_time));
+      break;
+    case Mode::kSync:
+      break;
   }
-  WEIR_RETURN_IF_ERROR(
-      CheckIdle(worker, std::max(since, chief_ran_),
-                kIdleMaxWithoutChief +
-                    kStepsOfPush * (plan_.network.delay_max + plan_.pace)));
-  return CheckIdle(worker, since, kIdleMaxAlone + push + hold);
+  return CheckIdle(worker, std::max(quick, trouble_until_), kIdleMax + hold);
 }
 
 absl::Status HealthChecks::CheckIdle(const Worker& worker, nanoseconds since,

@@ -15,9 +15,10 @@
 //       at one time each may find some of the shards with the other.
 //   I3. Whoever starts when the job is done ends well, or by trouble; but not
 //       of scripts, which may go on with it.
-//   I4. In quiet a worker that has work does some of it. In async it does so
-//       too while the chief is away, or another worker is slow or lost, and is
-//       not held again at once after a long hold that led to no checkpoint.
+//   I4. In quiet a worker that has work does some of it; while the chief is
+//       away, in async and with bounded staleness. In async it does so too
+//       while another worker is slow or lost, and is not held again at once
+//       after a long hold that led to no checkpoint.
 //   I5. A chief that is told to end, in quiet, leaves a checkpoint with all
 //       that workers had receipts for.
 //   I6. No process is granted another generation of a slot that it has had:
@@ -73,9 +74,9 @@ class HealthChecks {
   // It gets SIGTERM.
   void OnTerm(int process) { processes_[process].leaving = true; }
   void OnKilled(int process) { Forget(process); }
-  // Since the last trouble all workers have pushed, and told their chief, and
+  // All ps and the chief are there, all workers have pushed and told them, and
   // nobody is about to end.
-  bool AllWorkInPeace() const;
+  bool AllAreAtWork() const;
   // I4. To be called often. `store_is_slow`: workers may have to wait for a
   // checkpoint that is begun.
   absl::Status CheckRate(bool store_is_slow);
@@ -128,7 +129,10 @@ class HealthChecks {
   std::chrono::nanoseconds worker_trouble_until_{std::chrono::hours(-1)};
   std::chrono::nanoseconds chief_trouble_until_{std::chrono::hours(-1)};
   std::chrono::nanoseconds hard_trouble_until_{std::chrono::hours(-1)};
-  std::chrono::nanoseconds chief_ran_{0};  // the last time
+  std::chrono::nanoseconds chief_ran_{0};       // the last time
+  std::chrono::nanoseconds store_was_slow_{0};  // the last time
+  // That a worker was, or had no work.
+  std::chrono::nanoseconds one_was_away_{0};
   std::map<int, Process> processes_;
   std::map<std::string, int> may_be_replaced_;  // processes of a task
   std::map<int, Worker> workers_;               // by process

@@ -42,7 +42,7 @@ std::vector<float> RunToTheEnd(const JobPlan& plan, Cluster* cluster,
     cluster->Supervise(troubles.over());
     cluster->Check(cluster->checkpoints().Look());
     cluster->Check(cluster->health().CheckRate(troubles.store_is_slow()));
-    cluster->place().WaitForWrite(kPoll);
+    cluster->WaitForEvent(kPoll);
   }
   std::vector<float> values;
   if (!cluster->broken()) {

@@ -17,23 +17,26 @@ constexpr size_t kTasks = 64;  // more than a job has
 Fault DrawFault(const JobPlan& plan) {
   Fault fault;
   fault.kind =
-      Pick({Fault::kKill,    Fault::kKill, Fault::kKill, Fault::kKill,
-            Fault::kPart,    Fault::kPart, Fault::kPart, Fault::kPause,
-            Fault::kPause,   Fault::kSlow, Fault::kSlow, Fault::kSecond,
-            Fault::kSecond,  Fault::kHang, Fault::kHang, Fault::kTerm,
-            Fault::kTermAll, Fault::kWall, Fault::kFull, Fault::kPower});
+      Pick({Fault::kKill,   Fault::kKill,    Fault::kKill,    Fault::kKill,
+            Fault::kPart,   Fault::kPart,    Fault::kPart,    Fault::kPause,
+            Fault::kPause,  Fault::kSlow,    Fault::kSlow,    Fault::kSecond,
+            Fault::kSecond, Fault::kHang,    Fault::kHang,    Fault::kTerm,
+            Fault::kTerm,   Fault::kTermAll, Fault::kTermAll, Fault::kWall,
+            Fault::kFull,   Fault::kPower});
   if (RandomBelow(2) == 0) {
     fault.after_receipts = RandomBelow(plan.contributions());
   }
-  fault.at_write = RandomBelow(2) == 0;
+  fault.at = Pick({Fault::kAnything, Fault::kAnything, Fault::kAnything,
+                   Fault::kWrite, Fault::kWrite, Fault::kWrite, Fault::kCommand,
+                   Fault::kCommand, Fault::kCommand, Fault::kEnd});
   fault.on_same_host = RandomBelow(2) == 0;
   fault.role = RandomBelow(plan.evaluator ? 4 : 3);
   fault.task = RandomBelow(kTasks);
   fault.other = RandomBelow(kTasks);
   // At once, soon after the one before, or much later.
   fault.after =
-      milliseconds(RandomBelow(Pick<uint64_t>({1, 50, 500, 5000, 20000})));
-  fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 20000, 60000})));
+      milliseconds(RandomBelow(Pick<uint64_t>({1, 1, 50, 500, 5000, 20000})));
+  fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 30000, 90000})));
   fault.wall =
       std::chrono::seconds(static_cast<int64_t>(RandomBelow(200000)) - 100000);
   if (fault.kind == Fault::kSlow) {
@@ -44,7 +47,7 @@ Fault DrawFault(const JobPlan& plan) {
     fault.wait = plan.disk ? Pick({seconds(1), seconds(60)})
                            : Pick({seconds(10), seconds(400)});
     fault.time *= 20;
-  } else if (fault.kind == Fault::kKill && RandomBelow(3) == 0) {
+  } else if (fault.kind == Fault::kKill && RandomBelow(4) == 0) {
     fault.time = std::chrono::nanoseconds(0);
   }
   return fault;
@@ -80,15 +83,17 @@ bool MayBeDeaf(const Fault& fault) {
 }
 
 std::string FaultWords(const Fault& fault) {
+  constexpr const char* kEventNames[] = {
+      "the one before", "the next write to the store",
+      "the next command to a worker", "the next end of a task"};
   const auto ms = [](std::chrono::nanoseconds time) {
     return absl::StrCat(time / milliseconds(1), " ms");
   };
   return absl::StrCat(
       "with ", fault.after_receipts, " receipts, ", ms(fault.after), " after ",
-      fault.at_write ? "the next write to the store" : "the one before", ": ",
-      KindName(fault.kind), ", role ", fault.role, ", task ", fault.task,
-      ", other ", fault.other, ", for ", ms(fault.time), ", wait ",
-      ms(fault.wait), ", wall ", ms(fault.wall));
+      kEventNames[fault.at], ": ", KindName(fault.kind), ", role ", fault.role,
+      ", task ", fault.task, ", other ", fault.other, ", for ", ms(fault.time),
+      ", wait ", ms(fault.wait), ", wall ", ms(fault.wall));
 }
 
 JobPlan DrawJobPlan() {

@@ -28,13 +28,21 @@ struct Fault {
     kPower,    // all hosts lose it; it is back after `time`
     kHang,     // calls of the store take up to `wait`, for `time`
   };
+  // What it waits for.
+  enum Event {
+    kAnything,
+    kWrite,    // the next one to the store
+    kCommand,  // the next one that a worker reads from the chief
+    kEnd,      // the next task that ends by itself
+    kEvents,
+  };
   Kind kind = kKill;
   size_t role = 0;              // a ps, the chief, a worker, the evaluator
   size_t task = 0;              // modulo the number of tasks of that role
   size_t other = 0;             // modulo the number of those it speaks with
   uint64_t after_receipts = 0;  // not before so many contributions had them
   bool on_same_host = false;    // a second chief, where the first has the port
-  bool at_write = false;        // not before the store's next write
+  Event at = kAnything;
   std::chrono::nanoseconds after{0};  // that, or the fault before it
   std::chrono::nanoseconds time{0};
   std::chrono::nanoseconds wall{0};
@@ -43,8 +51,8 @@ struct Fault {
 
 const char* KindName(Fault::Kind kind);
 std::string FaultWords(const Fault& fault);
-// Whether tasks may not hear each other because of it: all but a full or slow
-// store, the wall clock, and a kill after which a task is started at once.
+// Whether those whom it hits may not hear others: not by a full or slow store,
+// the wall clock, or a kill after which a task is started at once.
 bool MayBeDeaf(const Fault& fault);
 
 struct JobPlan {

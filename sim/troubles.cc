@@ -36,6 +36,10 @@ Whom WhomOfPart(const Task& one, const Task& other) {
                                                       : Whom::kWorker;
 }
 
+bool HitsAll(const Fault& fault) {
+  return fault.kind == Fault::kPower || fault.kind == Fault::kTermAll;
+}
+
 }  // namespace
 
 void Troubles::Make() {
@@ -57,7 +61,7 @@ void Troubles::Make() {
   Begin(fault);
   ++done_;
   next_at_.reset();
-  writes_ = cluster_.place().writes();
+  seen_ = cluster_.events();
 }
 
 bool Troubles::MayBegin(const Fault& fault) {
@@ -67,7 +71,8 @@ bool Troubles::MayBegin(const Fault& fault) {
       checkpoints.newest() + plan_.every_steps < plan_.last_step()) {
     return false;
   }
-  const bool waits = (fault.at_write && cluster_.place().writes() == writes_) ||
+  const bool waits = (fault.at != Fault::kAnything &&
+                      cluster_.events()[fault.at] == seen_[fault.at]) ||
                      cluster_.health().Receipts() < fault.after_receipts;
   // A job that is done does nothing more.
   return !waits || checkpoints.Done();
@@ -94,8 +99,20 @@ const Task& Troubles::PeerOf(const Task& task, size_t number) const {
   return *peers[number % peers.size()];
 }
 
+bool Troubles::PartsPsAndChief(const Fault& fault) const {
+  const auto holds = [](const Task& task) {
+    return task.role == "ps" || task.role == "chief";
+  };
+  if (!MayBeDeaf(fault) || HitsAll(fault)) {
+    return MayBeDeaf(fault);
+  }
+  const Task& task = *TaskOf(fault);
+  return holds(task) &&
+         (fault.kind != Fault::kPart || holds(PeerOf(task, fault.other)));
+}
+
 void Troubles::Begin(const Fault& fault) {
-  if (MayBeDeaf(fault)) {
+  if (PartsPsAndChief(fault)) {
     // Of a task that is started twice one may stay for a while.
     cluster_.Deafen(Now() + fault.time +
                     (fault.kind == Fault::kSecond ? kSecondStays : kNow));
@@ -151,7 +168,8 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
   const Whom whom = WhomOf(*task);
   switch (fault.kind) {
     case Fault::kTerm:
-      if (task->role == "chief") {
+      // A ps asks its chief to stop the job.
+      if (task->role == "chief" || task->role == "ps") {
         BeginStop(Now(), /*everybody=*/false);
       } else {
         health.Trouble(Now(), whom);
@@ -226,8 +244,8 @@ void Troubles::EndTimed() {
   }
   // A start with other troubles may have to read longer than others wait.
   const auto until = std::max(timed_.slow_until(), timed_.full_until());
-  if (Now() < until && !health.AllWorkInPeace()) {
-    health.Trouble(until, Whom::kAll);
+  if (Now() < until && !health.AllAreAtWork()) {
+    health.Trouble(until, Whom::kChief);
   }
 }
 

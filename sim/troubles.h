@@ -5,6 +5,7 @@
 #ifndef SIM_TROUBLES_H_
 #define SIM_TROUBLES_H_
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -40,6 +41,8 @@ class Troubles {
   void BeginFor(Task* task, const Fault& fault);
   Task* TaskOf(const Fault& fault) const;
   const Task& PeerOf(const Task& task, size_t number) const;
+  // Whether a ps and the chief may not hear each other because of it.
+  bool PartsPsAndChief(const Fault& fault) const;
   // The chief is told to end, and is back then; `everybody` is.
   void BeginStop(std::chrono::nanoseconds until, bool everybody);
   void EndTimed();
@@ -51,8 +54,8 @@ class Troubles {
   TimedFaults timed_;
   size_t done_ = 0;
   std::optional<std::chrono::nanoseconds> next_at_;
-  uint64_t writes_ = 0;       // of the store, at the one before
-  uint64_t unavailable_ = 0;  // calls of it, so far
+  std::array<uint64_t, Fault::kEvents> seen_{};  // events, at the one before
+  uint64_t unavailable_ = 0;                     // calls of it, so far
   bool healed_ = false;
 };
 

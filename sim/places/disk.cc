@@ -137,7 +137,7 @@ void SimDisk::Apply(const std::string& directory, Change change) {
     OnChange(path);
   }
   not_synced_[directory].push_back(std::move(change));
-  CountWrite();
+  Written();
 }
 
 absl::StatusOr<std::unique_ptr<FileReader>> SimDisk::Open(

@@ -77,7 +77,7 @@ void SimObjectStore::Put(const std::string& name, absl::string_view contents) {
   if (first) {
     OnChange(directory);
   }
-  CountWrite();
+  Written();
 }
 
 bool SimObjectStore::HasBelow(const std::string& directory) const {

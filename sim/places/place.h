@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <utility>
@@ -53,10 +54,9 @@ class Place {
     return std::exchange(observer_, observer);
   }
   uint64_t unavailable() const { return unavailable_; }
-  uint64_t writes() const { return writes_; }
-  // Waits for the next one, but not longer than `most`.
-  void WaitForWrite(std::chrono::nanoseconds most) {
-    Wait(&written_, nullptr, most);
+  // Before the first call. `on_write` hears of each write that was carried out.
+  void SetOnWrite(std::function<void()> on_write) {
+    on_write_ = std::move(on_write);
   }
 
   // A process is gone, and with it its locks.
@@ -89,9 +89,10 @@ class Place {
   }
   bool full() const { return faults_.full; }
   bool observed() const { return observer_ != nullptr; }
-  void CountWrite() {
-    ++writes_;
-    Wake(&written_, written_.size());
+  void Written() {
+    if (on_write_) {
+      on_write_();
+    }
   }
   // Something of this name, or below it, was written or removed.
   void OnChange(const std::string& name) {
@@ -116,8 +117,7 @@ class Place {
   std::set<Observer*> observers_;
   Observer* observer_ = nullptr;  // that is at it
   uint64_t unavailable_ = 0;
-  uint64_t writes_ = 0;  // that were carried out
-  WaitQueue written_;
+  std::function<void()> on_write_;
 };
 
 }  // namespace weir::sim
