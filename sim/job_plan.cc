@@ -33,9 +33,10 @@ Fault DrawFault(const JobPlan& plan) {
   fault.role = RandomBelow(plan.evaluator ? 4 : 3);
   fault.task = RandomBelow(kTasks);
   fault.other = RandomBelow(kTasks);
-  // At once, soon after the one before, or much later.
-  fault.after =
-      milliseconds(RandomBelow(Pick<uint64_t>({1, 1, 50, 500, 5000, 20000})));
+  // At once or soon, or, of those that wait for nothing, much later.
+  fault.after = milliseconds(RandomBelow(
+      fault.at == Fault::kAnything ? Pick<uint64_t>({1, 50, 500, 5000, 20000})
+                                   : Pick<uint64_t>({1, 1, 1, 50, 500, 5000})));
   fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 30000, 90000})));
   fault.wall =
       std::chrono::seconds(static_cast<int64_t>(RandomBelow(200000)) - 100000);
