@@ -142,7 +142,6 @@ void Cluster::SuperviseTask(Task* task) {
   }
   if (task->run != nullptr && task->run->exit_code.has_value()) {
     const auto run = std::exchange(task->run, nullptr);
-    OnEvent(Fault::kEnd);
     EndProcess(run->process);  // what it left running ends, too
     CheckExit(*task, *run);
     task->supervisor->OnExit(0, *run->exit_code, Now().count());
@@ -151,7 +150,7 @@ void Cluster::SuperviseTask(Task* task) {
     }
   }
   if ((task->role == "ps" || task->is_script) && task->run != nullptr &&
-      WasDone()) {
+      WasDone(*task->run)) {
     Kill(std::exchange(task->run, nullptr)->process);
     task->ended = kExitOk;
   }
@@ -227,6 +226,7 @@ void Cluster::CheckRestore(int process, const std::string& checkpoint) {
 void Cluster::StartProcess(Task* task) {
   auto run = std::make_shared<ProcessRun>();
   run->process = ++processes_;
+  run->started = Now();
   task->run = run;
   health_.OnStart(run->process, task->name, checkpoints_.Done());
   newest_at_start_[run->process] = checkpoints_.newest();
@@ -256,6 +256,7 @@ void Cluster::RunProcess(const Task& task,
     run->words = status.ToString();
     Note(absl::StrCat(task.name, ": ", run->words));
     run->exit_code = ExitCodeFor(status);
+    OnEvent(Fault::kEnd);
   });
 }
 
@@ -372,12 +373,12 @@ bool Cluster::AllEnded() const {
 // As `weir task` looks for DONE, for a ps that could not hear its chief. Where
 // all could hear each other at the end of the job it has to hear it. Nobody
 // tells a script, nor the ps of scripts.
-bool Cluster::WasDone() const {
+bool Cluster::WasDone(const ProcessRun& run) const {
   if (!done_at_.has_value() || !over_at_.has_value() ||
       (!plan_.script && *done_at_ > deaf_until_ + kDeafMax)) {
     return false;
   }
-  return Now() - std::max(*done_at_, *over_at_) > kDoneMax;
+  return Now() - std::max({*done_at_, *over_at_, run.started}) > kDoneMax;
 }
 
 std::vector<float> Cluster::CheckEnd() {

@@ -99,7 +99,7 @@ class Cluster {
   void Kill(int process);
   void EndProcess(int process);
   void EndStrays();
-  bool WasDone() const;
+  bool WasDone(const ProcessRun& run) const;
 
   const JobPlan plan_;
   WorldResult* const result_;

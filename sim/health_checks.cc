@@ -29,7 +29,7 @@ constexpr int kObjectsOfHold = 20;
 // the slowest messages and turns take.
 constexpr auto kIdleMaxAlone = seconds(12);
 // While there is no chief nobody holds it either.
-constexpr auto kIdleMaxWithoutChief = seconds(3);
+constexpr auto kIdleMaxWithoutChief = seconds(6);
 constexpr int kStepsOfPush = 8;
 constexpr int kWaves = 2;  // with bounded staleness
 constexpr int kMessagesOfPush = 20;

@@ -27,7 +27,6 @@ constexpr double kTornContributions = 8;
 
 // All troubles and all waits for what is lost are far shorter.
 constexpr auto kWorldMax = std::chrono::hours(4);
-constexpr auto kPoll = std::chrono::milliseconds(50);
 
 // Runs a job until it has ended, or something does not hold. Returns what
 // CheckpointChecks::ReadLast reads; empty if something is broken.
@@ -42,7 +41,7 @@ std::vector<float> RunToTheEnd(const JobPlan& plan, Cluster* cluster,
     cluster->Supervise(troubles.over());
     cluster->Check(cluster->checkpoints().Look());
     cluster->Check(cluster->health().CheckRate(troubles.store_is_slow()));
-    cluster->WaitForEvent(kPoll);
+    cluster->WaitForEvent(troubles.Pause());
   }
   std::vector<float> values;
   if (!cluster->broken()) {

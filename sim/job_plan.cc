@@ -21,7 +21,7 @@ Fault DrawFault(const JobPlan& plan) {
             Fault::kPart,   Fault::kPart,    Fault::kPart,    Fault::kPause,
             Fault::kPause,  Fault::kSlow,    Fault::kSlow,    Fault::kSecond,
             Fault::kSecond, Fault::kHang,    Fault::kHang,    Fault::kTerm,
-            Fault::kTerm,   Fault::kTermAll, Fault::kTermAll, Fault::kWall,
+            Fault::kTerm,   Fault::kTermAll, Fault::kTermAll, Fault::kFull,
             Fault::kFull,   Fault::kPower});
   if (RandomBelow(2) == 0) {
     fault.after_receipts = RandomBelow(plan.contributions());
@@ -37,9 +37,10 @@ Fault DrawFault(const JobPlan& plan) {
   fault.after = milliseconds(RandomBelow(
       fault.at == Fault::kAnything ? Pick<uint64_t>({1, 50, 500, 5000, 20000})
                                    : Pick<uint64_t>({1, 1, 1, 50, 500, 5000})));
-  fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 30000, 90000})));
-  fault.wall =
-      std::chrono::seconds(static_cast<int64_t>(RandomBelow(200000)) - 100000);
+  fault.time = milliseconds(RandomBelow(Pick<uint64_t>({500, 20000, 60000})));
+  if (RandomBelow(4) == 0) {
+    fault.wall = seconds(static_cast<int64_t>(RandomBelow(200000)) - 100000);
+  }
   if (fault.kind == Fault::kSlow) {
     fault.wait =
         Pick({milliseconds(20), milliseconds(1000), milliseconds(5000)});
@@ -71,15 +72,13 @@ void SpreadOut(std::vector<Fault>* faults) {
 
 const char* KindName(Fault::Kind kind) {
   constexpr const char* kNames[] = {
-      "kill",       "SIGTERM",     "SIGTERM to all", "part",
-      "SIGSTOP",    "start twice", "step the clock", "slow host",
-      "full store", "power loss",  "slow store"};
+      "kill",        "SIGTERM",   "SIGTERM to all", "part",       "SIGSTOP",
+      "start twice", "slow host", "full store",     "power loss", "slow store"};
   return kNames[kind];
 }
 
 bool MayBeDeaf(const Fault& fault) {
-  return fault.kind != Fault::kWall && fault.kind != Fault::kFull &&
-         fault.kind != Fault::kHang &&
+  return fault.kind != Fault::kFull && fault.kind != Fault::kHang &&
          (fault.kind != Fault::kKill || fault.time.count() > 0);
 }
 

@@ -22,7 +22,6 @@ struct Fault {
     kPart,     // from another task, for `time`
     kPause,    // SIGSTOP, for `time`
     kSecond,   // started once more, while this process is parted from all
-    kWall,     // the wall clock is set forward or back by `wall`
     kSlow,     // a host with too much to do, for `time`; each turn up to `wait`
     kFull,     // the store is, for `time`
     kPower,    // all hosts lose it; it is back after `time`
@@ -45,6 +44,7 @@ struct Fault {
   Event at = kAnything;
   std::chrono::nanoseconds after{0};  // that, or the fault before it
   std::chrono::nanoseconds time{0};
+  // The wall clock is set forward or back by so much, too.
   std::chrono::nanoseconds wall{0};
   std::chrono::nanoseconds wait{0};
 };
@@ -52,7 +52,7 @@ struct Fault {
 const char* KindName(Fault::Kind kind);
 std::string FaultWords(const Fault& fault);
 // Whether those whom it hits may not hear others: not by a full or slow store,
-// the wall clock, or a kill after which a task is started at once.
+// nor by a kill after which a task is started at once.
 bool MayBeDeaf(const Fault& fault);
 
 struct JobPlan {

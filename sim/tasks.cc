@@ -96,7 +96,7 @@ absl::Status RunPs(const JobPlace& place, int index, ProcessRun* run) {
   Store* const store = made.release();
   Start([store] {
     for (;;) {
-      SleepFor(milliseconds(50));
+      SleepFor(milliseconds(250));
       store->ExpireWaits();
     }
   });

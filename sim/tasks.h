@@ -55,6 +55,7 @@ JobPlace MakePlace(const JobPlan& plan, const std::string& data_dir);
 // One process of a task.
 struct ProcessRun {
   int process = 0;
+  std::chrono::nanoseconds started{0};
   bool port_is_taken = false;    // on its host, by another process
   std::optional<int> exit_code;  // its main function has returned
   std::string words;             // why

@@ -18,6 +18,8 @@ using Whom = HealthChecks::Whom;
 // With a quicker store a stop takes less than a ps waits for it.
 constexpr auto kQuickStore = milliseconds(50);
 constexpr auto kNow = std::chrono::seconds(0);
+// Time and what tasks do are looked at so often at least.
+constexpr std::chrono::nanoseconds kPoll = milliseconds(250);
 constexpr auto kSecondStays = std::chrono::seconds(60);
 
 Whom WhomOf(const Task& task) {
@@ -41,6 +43,12 @@ bool HitsAll(const Fault& fault) {
 }
 
 }  // namespace
+
+std::chrono::nanoseconds Troubles::Pause() const {
+  return next_at_.has_value()
+             ? std::clamp(*next_at_ - Now(), std::chrono::nanoseconds(1), kPoll)
+             : kPoll;
+}
 
 void Troubles::Make() {
   EndTimed();
@@ -111,7 +119,19 @@ bool Troubles::PartsPsAndChief(const Fault& fault) const {
          (fault.kind != Fault::kPart || holds(PeerOf(task, fault.other)));
 }
 
+void Troubles::SetWallClock(std::chrono::nanoseconds by) {
+  if (by.count() == 0) {
+    return;
+  }
+  ++counts_.wall_steps;
+  StepWall(by);
+  if (Planted("clock.wall_waits")) {
+    MoveWaits(by);
+  }
+}
+
 void Troubles::Begin(const Fault& fault) {
+  SetWallClock(fault.wall);
   if (PartsPsAndChief(fault)) {
     // Of a task that is started twice one may stay for a while.
     cluster_.Deafen(Now() + fault.time +
@@ -132,13 +152,6 @@ void Troubles::Begin(const Fault& fault) {
 bool Troubles::BeginForAll(const Fault& fault) {
   const auto end = Now() + fault.time;
   switch (fault.kind) {
-    case Fault::kWall:
-      ++counts_.wall_steps;
-      StepWall(fault.wall);
-      if (Planted("clock.wall_waits")) {
-        MoveWaits(fault.wall);
-      }
-      return true;
     case Fault::kFull:
       ++counts_.store;
       timed_.FullUntil(end);

@@ -28,6 +28,8 @@ class Troubles {
 
   // Begins and ends what is due. To be called often.
   void Make();
+  // Until Make has something to do at the latest, if no event comes.
+  std::chrono::nanoseconds Pause() const;
   // All of them have begun.
   bool over() const { return done_ == plan_.faults.size(); }
   // Calls of the store may take longer than the plan says.
@@ -37,6 +39,7 @@ class Troubles {
   // Whether the next one may begin, as far as the job has come.
   bool MayBegin(const Fault& fault);
   void Begin(const Fault& fault);
+  void SetWallClock(std::chrono::nanoseconds by);
   bool BeginForAll(const Fault& fault);
   void BeginFor(Task* task, const Fault& fault);
   Task* TaskOf(const Fault& fault) const;
