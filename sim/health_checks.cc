@@ -45,6 +45,11 @@ constexpr int kPauses = 3;
 // No stop is looked at that begins so soon after trouble.
 constexpr auto kBeforeStop = seconds(10);
 
+// Of a ps or the chief.
+bool HoldsJob(const std::string& task) {
+  return absl::StartsWith(task, "ps") || absl::StartsWith(task, "chief");
+}
+
 }  // namespace
 
 void HealthChecks::Trouble(nanoseconds until, Whom whom) {
@@ -86,6 +91,9 @@ HealthChecks::Process HealthChecks::Forget(int process) {
   if (known.empty()) {
     return Process();
   }
+  if (HoldsJob(known.mapped().task)) {
+    holder_gone_ = Now();
+  }
   // What a ps takes with it each script learns when it joins again.
   if (plan_.script && absl::StartsWith(known.mapped().task, "ps")) {
     of_slot_.clear();
@@ -117,10 +125,10 @@ bool HealthChecks::AnyLeaves() const {
 
 bool HealthChecks::AllAreAtWork() const {
   int holders = 0;
-  nanoseconds since{0};
+  // A chief that is gone may have been the one that workers told.
+  nanoseconds since = holder_gone_;
   for (const auto& [number, process] : processes_) {
-    if (absl::StartsWith(process.task, "ps") ||
-        absl::StartsWith(process.task, "chief")) {
+    if (HoldsJob(process.task)) {
       ++holders;
       since = std::max(since, process.started);
     }

@@ -131,6 +131,7 @@ class HealthChecks {
   std::chrono::nanoseconds hard_trouble_until_{std::chrono::hours(-1)};
   std::chrono::nanoseconds chief_ran_{0};       // the last time
   std::chrono::nanoseconds store_was_slow_{0};  // the last time
+  std::chrono::nanoseconds holder_gone_{0};     // a ps or a chief
   // That a worker was, or had no work.
   std::chrono::nanoseconds one_was_away_{0};
   std::map<int, Process> processes_;
