@@ -57,17 +57,19 @@ std::string Absence::DescribeTorn() const {
                       ", which a part of the blocks lack");
 }
 
+bool Absence::IsThere(int slot) const {
+  const Roster::Worker& worker = facts_.roster.worker(slot);
+  return worker.connected() || worker.state == Roster::Worker::State::kWanted ||
+         worker.state == Roster::Worker::State::kInRound ||
+         facts_.SecondsSince(worker.absent_since_ns) < kTakeAfterSeconds;
+}
+
 bool Absence::AskToTake(int slot) {
   if (facts_.job->workers_decide()) {
     return false;  // a program of the SDK has no data but its own
   }
-  const Roster::Worker& away = facts_.roster.worker(slot);
-  const bool comes =
-      away.state == Roster::Worker::State::kWanted ||
-      away.state == Roster::Worker::State::kInRound ||
-      facts_.SecondsSince(away.absent_since_ns) < kTakeAfterSeconds;
-  if (comes || (!asked_to_take_.empty() &&
-                facts_.SecondsSince(take_ns_) < kTakeSeconds)) {
+  if (IsThere(slot) || (!asked_to_take_.empty() &&
+                        facts_.SecondsSince(take_ns_) < kTakeSeconds)) {
     return true;
   }
   for (int w = 0; w < facts_.roster.count(); ++w) {

@@ -45,6 +45,8 @@ class Absence {
   // "; worker 1 (host) ended inside contribution 7 ...", or "" if none did.
   std::string DescribeTorn() const;
 
+  // Whether the worker of this slot is connected, or is about to be.
+  bool IsThere(int slot) const;
   // In a stop: asks a worker that lives to take `slot`, which is torn. Returns
   // true while that worker, one that was asked before, or the slot's own may
   // yet come, and false if nobody is left to ask.

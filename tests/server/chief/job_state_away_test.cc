@@ -118,6 +118,40 @@ TEST(JobStateAwayTest, AStopWithAVersionThatAShardHasLeft) {
   }
 }
 
+// Worker 0 is asked to take the slot of worker 1, and does so only when that one
+// has been started again.
+TEST(JobStateAwayTest, AWorkerThatIsBackKeepsItsSlot) {
+  ChiefWorld world(2, 2, SyncSpec());
+  world.takes_no_slot = true;
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  world.Work(20);
+  world.DoContribution(0);
+  world.DoContribution(1, /*torn=*/true);
+  Lose(world, 1);
+  world.chief().RequestStop("SIGINT");
+  for (int i = 0; i < 800 && !world.workers[0].take.has_value(); ++i) {
+    world.Work(1);
+  }
+  ASSERT_EQ(world.workers[0].take, 1);
+  RegisterRequest request = world.workers[0].request;
+  request.set_rank(1);
+  request.set_process(1 << 20);
+  request.set_offer_high(1);
+
+  ASSERT_TRUE(world.Join(1).grant.has_value());
+  const absl::Status refused = world.chief().OnRegister(request).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+  EXPECT_THAT(Message(refused), HasSubstr("worker 1"));
+  EXPECT_THAT(Message(refused), HasSubstr("is back"));
+  EXPECT_TRUE(world.Beat(1).ok());
+
+  Lose(world, 1);
+  world.Run(4);
+  EXPECT_TRUE(world.chief().OnRegister(request).ok());
+}
+
 TEST(JobStateAwayTest, APeriodicCheckpointComesWhileAWorkerIsAway) {
   for (const bool asked_before : {false, true}) {
     JobSpec spec = SyncSpec();
