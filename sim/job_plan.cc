@@ -17,12 +17,12 @@ constexpr size_t kTasks = 64;  // more than a job has
 Fault DrawFault(const JobPlan& plan) {
   Fault fault;
   fault.kind =
-      Pick({Fault::kKill,   Fault::kKill,    Fault::kKill,    Fault::kKill,
-            Fault::kPart,   Fault::kPart,    Fault::kPart,    Fault::kPause,
-            Fault::kPause,  Fault::kSlow,    Fault::kSlow,    Fault::kSecond,
-            Fault::kSecond, Fault::kHang,    Fault::kHang,    Fault::kTerm,
-            Fault::kTerm,   Fault::kTermAll, Fault::kTermAll, Fault::kFull,
-            Fault::kFull,   Fault::kPower});
+      Pick({Fault::kKill,   Fault::kKill,   Fault::kKill,    Fault::kKill,
+            Fault::kPart,   Fault::kPart,   Fault::kPart,    Fault::kPause,
+            Fault::kPause,  Fault::kSlow,   Fault::kSlow,    Fault::kSecond,
+            Fault::kSecond, Fault::kSecond, Fault::kHang,    Fault::kHang,
+            Fault::kTerm,   Fault::kTerm,   Fault::kTermAll, Fault::kTermAll,
+            Fault::kFull,   Fault::kFull,   Fault::kPower});
   if (RandomBelow(2) == 0) {
     fault.after_receipts = RandomBelow(plan.contributions());
   }
