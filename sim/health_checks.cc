@@ -199,7 +199,8 @@ absl::Status HealthChecks::OnCommand(int process, const Command& command,
   const nanoseconds free = Now() - worker.hold_end;
   const bool in_vain = worker.newest_at_hold == newest;
   const bool looked_at =
-      std::max(worker.since, chief_trouble_until_) < worker.hold_begin;
+      std::max({worker.since, chief_trouble_until_,
+                processes_[process].slow_until}) < worker.hold_begin;
   worker.hold_begin = Now();
   worker.newest_at_hold = newest;
   const nanoseconds late =
@@ -215,7 +216,8 @@ absl::Status HealthChecks::OnCommand(int process, const Command& command,
 }
 
 absl::Status HealthChecks::OnEnd(int process, int code) {
-  const auto [task, started, started_when_done, leaving] = Forget(process);
+  const auto [task, started, started_when_done, leaving, slow_until] =
+      Forget(process);
   if (code == kExitOk) {
     return absl::OkStatus();
   }

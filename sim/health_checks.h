@@ -71,6 +71,10 @@ class HealthChecks {
   absl::Status OnCommand(int process, const Command& command, uint64_t newest);
   // I1, I2, I3. `code` of a process that has ended by itself.
   absl::Status OnEnd(int process, int code);
+  // It hears of everything late until then.
+  void OnSlow(int process, std::chrono::nanoseconds until) {
+    processes_[process].slow_until = until;
+  }
   // It gets SIGTERM.
   void OnTerm(int process) { processes_[process].leaving = true; }
   void OnKilled(int process) { Forget(process); }
@@ -120,6 +124,7 @@ class HealthChecks {
     std::chrono::nanoseconds started{0};
     bool started_when_done = false;
     bool leaving = false;
+    std::chrono::nanoseconds slow_until{0};
   };
   Process Forget(int process);
 

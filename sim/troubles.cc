@@ -207,6 +207,7 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
     case Fault::kPause:
       ++counts_.pauses;
       health.Trouble(end, whom == Whom::kChief ? Whom::kSilentChief : whom);
+      health.OnSlow(task->run->process, end);
       timed_.PauseUntil(task->run->process, end);
       cluster_.network().Halted(task->run->process, fault.time);
       return;
@@ -214,6 +215,7 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
       ++counts_.slow;
       // A slow chief holds workers for long, too.
       health.Trouble(end, whom == Whom::kChief ? Whom::kAll : whom);
+      health.OnSlow(task->run->process, end);
       timed_.SlowUntil(
           task->run->process, end, fault.wait,
           task->role == "worker" ? plan_.pace : std::chrono::nanoseconds(0));

@@ -295,12 +295,7 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
     return absl::FailedPreconditionError(
         "the job was restored under another history; start this task again");
   }
-  // The worker of an offered slot may have come back before the other one
-  // was done with its own contribution.
-  const bool takes = request.offer_high() != 0 || request.offer_low() != 0;
-  const uint64_t holder = facts_.roster.worker(slot).process;
-  if (takes && holder != 0 && holder != request.process() &&
-      absence_.IsThere(slot)) {
+  if (absence_.IsTooLateToTake(request)) {
     return absl::PermissionDeniedError(
         absl::StrCat(facts_.WorkerName(slot), " is back"));
   }

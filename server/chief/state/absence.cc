@@ -64,6 +64,13 @@ bool Absence::IsThere(int slot) const {
          facts_.SecondsSince(worker.absent_since_ns) < kTakeAfterSeconds;
 }
 
+bool Absence::IsTooLateToTake(const RegisterRequest& request) const {
+  const auto slot = static_cast<int>(request.rank());
+  const uint64_t holder = facts_.roster.worker(slot).process;
+  const bool takes = request.offer_high() != 0 || request.offer_low() != 0;
+  return takes && holder != 0 && holder != request.process() && IsThere(slot);
+}
+
 bool Absence::AskToTake(int slot) {
   if (facts_.job->workers_decide()) {
     return false;  // a program of the SDK has no data but its own

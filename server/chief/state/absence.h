@@ -45,8 +45,9 @@ class Absence {
   // "; worker 1 (host) ended inside contribution 7 ...", or "" if none did.
   std::string DescribeTorn() const;
 
-  // Whether the worker of this slot is connected, or is about to be.
-  bool IsThere(int slot) const;
+  // Whether it asks for a slot that it was to take, and that one's own worker
+  // has come back before it was done with its contribution.
+  bool IsTooLateToTake(const RegisterRequest& request) const;
   // In a stop: asks a worker that lives to take `slot`, which is torn. Returns
   // true while that worker, one that was asked before, or the slot's own may
   // yet come, and false if nobody is left to ask.
@@ -67,6 +68,8 @@ class Absence {
  private:
   static constexpr size_t kTakesMax = 3;
 
+  // Whether the worker of this slot is connected, or is about to be.
+  bool IsThere(int slot) const;
   void WatchShards();
   // Says which worker is connected and does not get on.
   void WatchStuck(bool held);

@@ -118,8 +118,8 @@ TEST(JobStateAwayTest, AStopWithAVersionThatAShardHasLeft) {
   }
 }
 
-// Worker 0 is asked to take the slot of worker 1, and does so only when that one
-// has been started again.
+// Worker 0 is asked to take the slot of worker 1, and does so only when that
+// one has been started again.
 TEST(JobStateAwayTest, AWorkerThatIsBackKeepsItsSlot) {
   ChiefWorld world(2, 2, SyncSpec());
   world.takes_no_slot = true;
