@@ -331,12 +331,12 @@ uint64_t HealthChecks::Receipts() const {
   return receipts;
 }
 
-void HealthChecks::OnStop(nanoseconds until) {
+void HealthChecks::OnStop(nanoseconds until, bool everybody) {
   // A chief that only just begins to take over shards saves nothing. What a
   // worker has left on a part of the blocks another one finishes, but no
   // script, and not before it is lost.
   const nanoseconds trouble =
-      plan_.script || plan_.lost_after > kBeforeStop
+      plan_.script || everybody || plan_.lost_after > kBeforeStop
           ? trouble_until_
           : std::max(hard_trouble_until_, chief_trouble_until_);
   const bool quiet = Now() - trouble >= kBeforeStop;

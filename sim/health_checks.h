@@ -88,7 +88,8 @@ class HealthChecks {
   // Contributions that workers had receipts for, as they told the chief.
   uint64_t Receipts() const;
   // I5: the chief is told to end now; its trouble lasts until then.
-  void OnStop(std::chrono::nanoseconds until);
+  // `everybody`: no worker stays that could finish what another one has left.
+  void OnStop(std::chrono::nanoseconds until, bool everybody);
   // It has ended. `saved`: contributions of the newest checkpoint.
   absl::Status OnStopped(uint64_t saved);
 

@@ -244,7 +244,7 @@ void Troubles::BeginStop(std::chrono::nanoseconds until, bool everybody) {
   const bool tears = everybody && plan_.script;
   if (all_run && !tears && !store_is_slow() &&
       plan_.store.delay_max <= kQuickStore) {
-    health.OnStop(until);
+    health.OnStop(until, everybody);
   } else {
     health.Trouble(until, Whom::kAll);
   }
