@@ -56,12 +56,12 @@ absl::StatusOr<std::unique_ptr<HeldLock>> LockFile(
   if (lock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     const int error = errno;
     if (error == EWOULDBLOCK || error == EINTR) {
-      return absl::UnavailableError(Holder(file.get()));
+      return absl::AlreadyExistsError(Holder(file.get()));
     }
     return absl::UnimplementedError(FileError(error, "lock", path).message());
   }
   if (!IsAt(file.get(), path)) {
-    return absl::UnavailableError(Holder(file.get()));
+    return absl::AlreadyExistsError(Holder(file.get()));
   }
   const std::string line = absl::StrCat(who, "\n");
   if (ftruncate(file.get(), 0) != 0 ||

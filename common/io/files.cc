@@ -285,8 +285,8 @@ class RealFiles : public Files {
   }
 };
 
-// By what the caller can do about it: wait for room, name another path, or
-// nothing, since the device fails.
+// By what the caller can do about it: wait for room or for the device, or name
+// another path.
 absl::StatusCode CodeFor(int error_number) {
   switch (error_number) {
     case ENOENT:
@@ -311,6 +311,19 @@ absl::StatusCode CodeFor(int error_number) {
     case EXDEV:
     case EINVAL:
       return absl::StatusCode::kInvalidArgument;
+    // A disk that fails, a share whose server is away or was started again.
+    case EIO:
+    case ESTALE:
+    case ETIMEDOUT:
+    case EREMOTEIO:
+    case ENOTCONN:
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case EAGAIN:
+    case EBUSY:
+      return absl::StatusCode::kUnavailable;
     default:
       return absl::StatusCode::kInternal;
   }

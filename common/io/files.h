@@ -16,7 +16,8 @@
 //                             where a file must be.
 //         DATA_LOSS           the file is shorter than the range asked for.
 //         ALREADY_EXISTS      the name that is to be made is taken.
-//         INTERNAL            the rest: the device fails.
+//         UNAVAILABLE         the device fails, or the share does not answer.
+//         INTERNAL            the rest.
 #ifndef COMMON_IO_FILES_H_
 #define COMMON_IO_FILES_H_
 

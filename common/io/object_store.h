@@ -122,9 +122,9 @@ class ObjectStore {
   virtual absl::Status DropUnfinished(const std::string& directory) = 0;
 
   // Locks an object, which nothing else is written to, against other processes,
-  // and lets them read `who`. The lock ends with its process, too. UNAVAILABLE
-  // if another process has it; the message is what that one has written.
-  // UNIMPLEMENTED where there are no locks, as in an object store.
+  // and lets them read `who`. The lock ends with its process, too.
+  // ALREADY_EXISTS if another process has it; the message is what that one has
+  // written. UNIMPLEMENTED where there are no locks, as in an object store.
   virtual absl::StatusOr<std::unique_ptr<HeldLock>> TryLock(
       const std::string& name, const std::string& who);
 };

@@ -151,9 +151,9 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   WEIR_ASSIGN_OR_RETURN(job.train_lines, disk_->train_file.Read());
   job.random = RandomId;
   std::string note;
-  // If it is damaged, whoever restores it says so.
   const auto newest = disk_->committer.Find(false, false, &note);
-  if (absl::IsUnavailable(newest.status())) {
+  // If it is damaged, whoever restores it says so.
+  if (!newest.ok() && !absl::IsDataLoss(newest.status())) {
     return newest.status();
   }
   if (newest.ok() && newest->has_value()) {

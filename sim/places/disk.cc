@@ -348,7 +348,7 @@ absl::StatusOr<std::unique_ptr<HeldLock>> SimDisk::TryLock(
   uint64_t lock = 0;
   WEIR_RETURN_IF_ERROR(Call(path, [&]() -> absl::Status {
     if (const auto held = locks_.find(path); held != locks_.end()) {
-      return absl::UnavailableError(held->second.who);
+      return absl::AlreadyExistsError(held->second.who);
     }
     if (now_.count(path) == 0) {
       WEIR_RETURN_IF_ERROR(CheckCanMake(path, "open"));

@@ -1,4 +1,4 @@
-// Jobs whose checkpoints' disk is full or hangs for a while, with real
+// Jobs whose checkpoints' disk is full, fails or hangs for a while, with real
 // processes (tests/support/preload_disk.cc).
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -23,12 +23,16 @@ std::string Job(int steps, int every) {
 class DiskTest : public testing::Test {
  protected:
   // A cluster of two ps and two workers of whose directory `part` lies on that
-  // disk.
+  // disk, which has a fault ("": none) from the start.
   HandCluster& StartJob(const std::string& name, int steps, int every,
-                        const std::string& part = "checkpoints") {
+                        const std::string& part = "checkpoints",
+                        const std::string& how = "") {
     const std::string dir = FreshDir(name);
     fault_ = dir + ".fault";
     Heal();
+    if (!how.empty()) {
+      Spoil(how);
+    }
     cluster_.emplace(dir, Job(steps, every), 2, 2, /*chief=*/true);
     setenv("LD_PRELOAD", Binary(kPreload).c_str(), 1);
     setenv("WEIR_TEST_DISK", (dir + "/" + part).c_str(), 1);
@@ -73,7 +77,8 @@ class DiskTest : public testing::Test {
 };
 
 TEST_F(DiskTest, AFullDiskLosesNeitherTheJobNorItsResult) {
-  HandCluster& cluster = StartJob("disk_full", 6000, 500);
+  // So many that the disk is full for some of its periodic checkpoints.
+  HandCluster& cluster = StartJob("disk_full", 30000, 500);
   ASSERT_TRUE(WaitUntil(60, [&] { return !cluster.checkpoints().empty(); }))
       << cluster.task("chief", 0).Log();
   Spoil("full");
@@ -88,7 +93,18 @@ TEST_F(DiskTest, AFullDiskLosesNeitherTheJobNorItsResult) {
   }
   EXPECT_FALSE(cluster.checkpoints().empty());
   Heal();
-  ExpectDone("ckpt-6000");
+  ExpectDone("ckpt-30000");
+}
+
+TEST_F(DiskTest, ADiskThatFailsAtTheStartIsWorthAnother) {
+  HandCluster& cluster =
+      StartJob("disk_fails", 2000, 500, "checkpoints", "fail");
+  EXPECT_EQ(cluster.task("chief", 0).Wait(60), 138)
+      << cluster.task("chief", 0).Log();
+  EXPECT_TRUE(ChiefSays("Input/output error"));
+  Heal();
+  cluster.Start("chief", 0);
+  ExpectDone("ckpt-2000");
 }
 
 TEST_F(DiskTest, AFullDiskUnderTheCurvesCostsTheirPointsAlone) {

@@ -68,7 +68,7 @@ TEST(SimDiskTest, ALockEndsWithItsProcess) {
   ASSERT_TRUE(disk.TryLock("/lock", "a").ok());  // and is given back
   const auto lock = disk.TryLock("/lock", "b");
   ASSERT_TRUE(lock.ok());
-  EXPECT_EQ(disk.TryLock("/lock", "c").status(), absl::UnavailableError("b"));
+  EXPECT_EQ(disk.TryLock("/lock", "c").status(), absl::AlreadyExistsError("b"));
   disk.OnProcessGone(Process());
   EXPECT_TRUE(disk.TryLock("/lock", "c").ok());
 }

@@ -4,8 +4,9 @@
 //   WEIR_TEST_DISK_FAULT=<file> weir_ps ...
 //
 // While <file> exists, every write(), pwrite(), fsync() and mkdir() below
-// <directory> fails with ENOSPC, or, where the file says "hang", does not come
-// back. A test makes and removes the file while the program runs.
+// <directory> fails: with ENOSPC where the file says "full", with EIO where it
+// says "fail"; where it says "hang", it does not come back. A test makes and
+// removes the file while the program runs.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 
 namespace {
 
-enum class Fault { kNone, kFull, kHang };
+enum class Fault { kNone, kFull, kFail, kHang };
 
 Fault Read() {
   const char* const path = getenv("WEIR_TEST_DISK_FAULT");  // NOLINT
@@ -30,8 +31,10 @@ Fault Read() {
   char text[8] = {};
   const ssize_t count = read(file, text, sizeof(text) - 1);
   close(file);
-  return count > 0 && strncmp(text, "hang", 4) == 0 ? Fault::kHang
-                                                    : Fault::kFull;
+  if (count == 4 && strcmp(text, "hang") == 0) {
+    return Fault::kHang;
+  }
+  return count == 4 && strcmp(text, "fail") == 0 ? Fault::kFail : Fault::kFull;
 }
 
 bool IsBelow(const char* path) {
@@ -67,8 +70,8 @@ bool Spoiled(Where where) {
     nanosleep(&pause, nullptr);
     fault = Read();
   }
-  errno = fault == Fault::kFull ? ENOSPC : before;
-  return fault == Fault::kFull;
+  errno = fault == Fault::kFull ? ENOSPC : fault == Fault::kFail ? EIO : before;
+  return fault != Fault::kNone;
 }
 
 template <class Function>

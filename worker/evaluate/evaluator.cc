@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/exit_code.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/io/growing_file.h"
@@ -46,8 +47,11 @@ absl::Status Evaluator::Follow(const std::function<bool()>& stopped) {
     // First, so that a run which failed is not evaluated any further.
     WEIR_RETURN_IF_ERROR(Ended());
     const absl::StatusOr<bool> done = Poll();
-    // A damaged checkpoint is no reason to end: the next one may be whole.
-    if (!done.ok()) {
+    // A damaged checkpoint is no reason to end: the next one may be whole. A
+    // place that is full or does not answer may do so the next time.
+    if (IsTransientExit(ExitCodeFor(done.status()))) {
+      LOG_WARN("{}", std::string(done.status().message()));
+    } else if (!done.ok()) {
       LOG_ERROR("{}", std::string(done.status().message()));
     } else if (*done) {
       return absl::OkStatus();

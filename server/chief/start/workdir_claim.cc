@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<HeldLock>> WaitForLock(
       }
       return nullptr;
     }
-    if (!absl::IsUnavailable(lock.status())) {
+    if (!absl::IsAlreadyExists(lock.status())) {
       return lock;
     }
     // A predecessor that is about to end is worth a short wait.

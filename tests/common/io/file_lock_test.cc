@@ -20,7 +20,7 @@ TEST(FileLockTest, OneAtATimeHasItAndSaysWho) {
   auto first = Files::Real()->TryLock(path, "the first");
   ASSERT_TRUE(first.ok()) << first.status();
   const auto second = Files::Real()->TryLock(path, "the second");
-  EXPECT_EQ(second.status(), absl::UnavailableError("the first"));
+  EXPECT_EQ(second.status(), absl::AlreadyExistsError("the first"));
   first->reset();
   EXPECT_TRUE(Files::Real()->TryLock(path, "2nd").ok());
   EXPECT_EQ(*Files::Real()->ReadAll(path), "2nd\n");
@@ -43,7 +43,7 @@ TEST(FileLockTest, AFileThatWasRemovedIsNoLock) {
     EXPECT_TRUE(std::filesystem::remove(path));
     return 0;
   });
-  EXPECT_EQ(lock.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(lock.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_TRUE(Files::Real()->TryLock(path, "me").ok());
 }
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -100,6 +101,17 @@ TEST(FilesTest, FullDiskIsResourceExhausted) {
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_THAT(Message(status),
               HasSubstr("cannot write /dev/full: No space left on device"));
+}
+
+// Another try may do: nobody is to take such a file for missing or damaged.
+TEST(FilesTest, AFailingDeviceIsUnavailable) {
+  for (const int error : {EIO, ESTALE, ETIMEDOUT, ENOTCONN, EHOSTDOWN}) {
+    EXPECT_EQ(FileError(error, "read", "/share/a").code(),
+              absl::StatusCode::kUnavailable)
+        << error;
+  }
+  EXPECT_EQ(FileError(EBADF, "read", "/share/a").code(),
+            absl::StatusCode::kInternal);
 }
 
 TEST(FilesTest, MakesAndListsDirectories) {
