@@ -171,7 +171,8 @@ absl::Status HealthChecks::OnGrant(int process, const Grant& grant) {
   const Granted before = std::exchange(
       granted_.try_emplace(process, granted).first->second, granted);
   if (before.history == granted.history && before.slot == granted.slot &&
-      before.generation != granted.generation) {  // I6
+      before.generation != granted.generation &&
+      offered_.count(granted.slot) == 0) {  // I6
     return absl::InternalError(absl::StrCat(
         "a process of slot ", granted.slot, " had generation ",
         before.generation, " and was granted ", granted.generation));
@@ -183,6 +184,7 @@ absl::Status HealthChecks::OnCommand(int process, const Command& command,
                                      uint64_t newest) {
   if (command.has_take_slot()) {
     granted_.erase(process);  // it leaves its slot, and may come back to it
+    offered_.insert(command.take_slot());
   }
   const auto found = workers_.find(process);
   if (found == workers_.end()) {

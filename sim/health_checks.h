@@ -22,7 +22,8 @@
 //   I5. A chief that is told to end, in quiet, leaves a checkpoint with all
 //       that workers had receipts for.
 //   I6. No process is granted another generation of a slot that it has had:
-//       whoever was replaced stays so.
+//       whoever was replaced stays so. But another worker may have been asked
+//       to finish something in its slot.
 // Threads: for fibres.
 // Errors: the words of what does not hold.
 #ifndef SIM_HEALTH_CHECKS_H_
@@ -32,6 +33,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -150,6 +152,7 @@ class HealthChecks {
     uint32_t generation;
   };
   std::map<int, Granted> granted_;  // by process: the last one
+  std::set<uint32_t> offered_;      // slots, to others
   std::optional<uint64_t> to_save_;
   uint64_t restored_ = 0;
 };

@@ -166,13 +166,7 @@ void WorkerTask::LogDevice() const {
 absl::Status WorkerTask::Run() {
   while (true) {
     const absl::Status status = RunInSlot();
-    std::optional<SlotOffer> slot = chief_->slot_to_take();
-    if (!slot.has_value() && absl::IsPermissionDenied(status) &&
-        chief_options_.request.rank() !=
-            static_cast<uint32_t>(options_.index)) {
-      // The worker whose slot it had is back.
-      slot = SlotOffer{.slot = options_.index};
-    }
+    const std::optional<SlotOffer> slot = NextSlot(status);
     if (!slot.has_value()) {
       return status;
     }
@@ -182,14 +176,42 @@ absl::Status WorkerTask::Run() {
   }
 }
 
+std::optional<SlotOffer> WorkerTask::NextSlot(const absl::Status& status) {
+  if (const auto slot = chief_->slot_to_take(); slot.has_value()) {
+    return slot;
+  }
+  if (!absl::IsPermissionDenied(status)) {
+    return std::nullopt;
+  }
+  if (chief_options_.request.rank() != static_cast<uint32_t>(options_.index)) {
+    // The worker whose slot it had is back.
+    return SlotOffer{.slot = options_.index};
+  }
+  // A shard knows only that this grant is void. The chief knows whether another
+  // process replaced this one, or finished a contribution in its place.
+  if (!shard_said_ || std::exchange(asked_for_own_, true)) {
+    return std::nullopt;
+  }
+  return SlotOffer{.slot = options_.index};
+}
+
 absl::Status WorkerTask::TakeSlot(const SlotOffer& slot) {
   RegisterRequest& request = chief_options_.request;
-  request.set_rank(static_cast<uint32_t>(slot.slot));
+  const auto rank = static_cast<uint32_t>(slot.slot);
+  request.clear_held_history();
+  request.clear_held_generation();
+  if (request.rank() == rank) {
+    // By these the chief knows a process that was replaced.
+    request.set_held_history(held_.history());
+    request.set_held_generation(held_.generation());
+  } else {
+    // In a slot that this worker had before, the chief would take the same
+    // number for a repeat of that Register, or for a process that was replaced.
+    request.set_process(request.process() + 1);
+  }
+  request.set_rank(rank);
   request.set_offer_high(slot.high);
   request.set_offer_low(slot.low);
-  // In a slot that this worker had before, the chief would take the same number
-  // for a repeat of that Register, or for a process that was replaced.
-  request.set_process(request.process() + 1);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<ChiefClient> chief,
                         ChiefClient::Create(chief_options_));
   MutexLock lock(&mutex_);
@@ -219,11 +241,13 @@ absl::Status WorkerTask::RunInSlot() {
            grant.sender().slot(), grant.slot_count(),
            grant.sender().generation(), grant.next_sequence(),
            grant.ps_address_size());
+  held_ = grant.sender();
   has_slot_ = true;
   absl::Status status = Train(grant);
   has_slot_ = false;
   // What the chief said is the reason, whatever broke after it.
-  if (chief_->stopping()) {
+  shard_said_ = !chief_->stopping();
+  if (!shard_said_) {
     status = chief_->stop_status();
   }
   if (chief_->slot_to_take().has_value()) {

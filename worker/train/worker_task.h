@@ -84,6 +84,8 @@ class WorkerTask {
   absl::Status Build();
   // Registers and trains in the slot that chief_ asks for.
   absl::Status RunInSlot();
+  // The slot to go on in when RunInSlot has ended with `status`, if any.
+  std::optional<SlotOffer> NextSlot(const absl::Status& status);
   // Replaces chief_ by a connection that asks for `slot`.
   absl::Status TakeSlot(const SlotOffer& slot);
   absl::Status BuildLayout(const Grant& grant);
@@ -108,7 +110,10 @@ class WorkerTask {
   std::unique_ptr<Nvml> nvml_;           // null without a GPU or NVML
   ChiefClient::Options chief_options_;
   std::atomic<bool> has_slot_{false};
-  JobMeter meter_;  // of all grants
+  Sender held_;                 // of the newest grant
+  bool shard_said_ = false;     // how the last slot ended, not the chief
+  bool asked_for_own_ = false;  // see NextSlot
+  JobMeter meter_;              // of all grants
   // Protects stop_ and the pointer chief_. Only the main thread changes chief_,
   // under the lock, so it may read it without.
   Mutex mutex_;

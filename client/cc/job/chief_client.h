@@ -57,7 +57,7 @@ class ChiefClient : public JobControl {
  public:
   struct Options {
     std::shared_ptr<ChiefLink> link;
-    RegisterRequest request;  // without held_*
+    RegisterRequest request;  // held_*: of a grant that a shard refused
     // How long the worker goes on without a word from the chief. Longer values
     // survive longer restarts, and find out later that no chief comes.
     std::chrono::milliseconds lost_after{60000};

@@ -67,8 +67,8 @@ bool Absence::IsThere(int slot) const {
 bool Absence::IsTooLateToTake(const RegisterRequest& request) const {
   const auto slot = static_cast<int>(request.rank());
   const uint64_t holder = facts_.roster.worker(slot).process;
-  const bool takes = request.offer_high() != 0 || request.offer_low() != 0;
-  return takes && holder != 0 && holder != request.process() && IsThere(slot);
+  return IsSubstitute(request) && holder != 0 && holder != request.process() &&
+         IsThere(slot);
 }
 
 bool Absence::AskToTake(int slot) {

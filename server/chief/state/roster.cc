@@ -29,6 +29,10 @@ void RememberReplaced(Roster::Worker* worker, uint64_t process) {
 
 }  // namespace
 
+bool IsSubstitute(const RegisterRequest& request) {
+  return request.offer_high() != 0 || request.offer_low() != 0;
+}
+
 Roster::Roster(int count, int64_t now_ns) : workers_(count) {
   for (Worker& worker : workers_) {
     worker.absent_since_ns = now_ns;
@@ -65,15 +69,18 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
     return true;
   }
   if (same_history && request.held_generation() != 0 &&
-      request.held_generation() < worker.generation &&
+      request.held_generation() < worker.generation && !worker.substitute &&
       !Planted("roster.replaced_comes_back")) {
     // I3: it was replaced before this chief was started. Only the generation
     // that the shards know still tells.
     RememberReplaced(&worker, request.process());
     return Replaced(request.rank(), worker.host);
   }
+  const bool substitute = IsSubstitute(request);
   if (worker.process != 0) {
-    RememberReplaced(&worker, worker.process);
+    if (!substitute) {
+      RememberReplaced(&worker, worker.process);
+    }
     *ended = worker.stream;
     Disconnect(&worker, now_ns);
   }
@@ -81,6 +88,7 @@ absl::StatusOr<bool> Roster::Register(const RegisterRequest& request,
   // has seen, for this process alone.
   worker.process = request.process();
   worker.host = request.host();
+  worker.substitute = substitute;
   worker.told = false;
   worker.heard_ns = 0;
   worker.message_number = 0;
@@ -158,9 +166,10 @@ absl::Status Roster::OnProgress(uint64_t stream, const Progress& progress,
   Worker& worker = workers_[progress.slot()];
   if (worker.state != Worker::State::kGranted ||
       progress.generation() != worker.generation) {
-    if (worker.process == 0) {
-      // This chief was restarted and does not know the worker yet: the worker
-      // must not take that for a replacement, which would end it.
+    if (worker.process == 0 || worker.substitute) {
+      // This chief was restarted and does not know the worker yet, or it is not
+      // the one that finishes the worker's work (I3): the worker must not take
+      // that for a replacement, which would end it.
       return absl::UnavailableError(absl::StrCat(
           "worker ", progress.slot(), " has no grant of this chief: register"));
     }

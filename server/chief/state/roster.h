@@ -7,6 +7,9 @@
 //   round   SetSlots on every shard, then a Hello to each. After it, older
 //           generations are fenced off, so their marks are final.
 //   stream  one Heartbeat call. A newer one of the same grant replaces it.
+//   substitute  a worker of another slot that was asked to finish what the
+//           worker of this one seems to have left. That one may live, and was
+//           only not heard.
 //
 // Invariants
 //   I1. A generation of a slot is granted to one process only, and that of a
@@ -15,7 +18,8 @@
 //   I3. A process that was replaced never gets a grant again. A chief that was
 //       restarted keeps this too, and so does one that has forgotten the
 //       process among too many others: the generation that such a process holds
-//       is older than the one that the shards know.
+//       is older than the one that the shards know. A substitute replaces
+//       nobody: the worker of the slot gets it back, with a new generation.
 // Threads: compatible.
 // Errors: PERMISSION_DENIED  a newer process has the slot.
 #ifndef SERVER_CHIEF_STATE_ROSTER_H_
@@ -33,6 +37,9 @@
 #include "proto/ps.pb.h"
 
 namespace weir {
+
+// Whether a worker asks for the slot of another one because it was asked to.
+bool IsSubstitute(const RegisterRequest& request);
 
 class Roster {
  public:
@@ -53,8 +60,9 @@ class Roster {
     bool holding = false;
     bool out_of_work = false;
     bool retired = false;
-    bool asked = false;  // it registered, even before there was a grant
-    bool told = false;   // it knows that it ends
+    bool asked = false;       // it registered, even before there was a grant
+    bool told = false;        // it knows that it ends
+    bool substitute = false;  // the process is one
     uint64_t message_number = 0;  // of its newest reports
     uint64_t bytes_moved = 0;     // the most that any of its processes told
     // Processes that had the slot before, the newest last; kReplacedMax.

@@ -315,5 +315,47 @@ TEST(RosterTest, AReplacedProcessThatIsForgottenIsKnownByItsGeneration) {  // I3
             absl::StatusCode::kPermissionDenied);
 }
 
+// The worker of a slot lives, and was only not heard, when another one finishes
+// its contribution.
+TEST(RosterTest, ASubstituteGivesTheSlotBack) {  // I3
+  Book book(2);
+  book.Grant(/*process=*/10, /*stream=*/1);
+  book.roster.OnStreamLost(1, kNow);
+  RegisterRequest offered = Process(20);
+  offered.set_offer_low(7);
+  EXPECT_FALSE(*book.Register(offered, true));
+  book.Round(3);
+  EXPECT_TRUE(*book.Register(offered, true));
+  ASSERT_TRUE(book.OnProgress(2, Beat(0, 2)).ok());
+
+  // Its heartbeat is told to register, and it gets a new generation.
+  EXPECT_EQ(book.OnProgress(3, Beat(0, 1)).code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(*book.Register(Holding(10, 1), true));
+  EXPECT_EQ(book.ended, 2u);
+  book.Round(3);
+  EXPECT_TRUE(*book.Register(Holding(10, 1), true));
+  EXPECT_TRUE(book.OnProgress(4, Beat(0, 3)).ok());
+
+  // The substitute is replaced, as by anybody.
+  EXPECT_EQ(book.OnProgress(5, Beat(0, 2)).code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(book.Register(offered, true).status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
+TEST(RosterTest, AProcessThatWasReplacedBeforeASubstituteCameStaysReplaced) {
+  Book book(2);
+  book.Grant(/*process=*/10, /*stream=*/1);
+  book.Grant(/*process=*/11, /*stream=*/2);
+  RegisterRequest offered = Process(20);
+  offered.set_offer_low(7);
+  EXPECT_FALSE(*book.Register(offered, true));
+  book.Round();
+  EXPECT_EQ(book.Register(Holding(10, 1), true).status().code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_FALSE(*book.Register(Holding(11, 2), true));
+}
+
 }  // namespace
 }  // namespace weir
