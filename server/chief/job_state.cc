@@ -56,7 +56,12 @@ void JobState::RequestStop(const std::string& reason) {
   facts_.stop = reason;
   facts_.stop_ns = facts_.now_ns();
   checkpoints_.Hurry();
-  if (facts_.phase < Phase::kTraining) {
+  if (facts_.phase < Phase::kTraining && start_.adopted()) {
+    facts_.Say(reason, ": saving what the ps hold, then stopping");
+    if (facts_.phase == Phase::kReady) {
+      EnterTrainingAlone();
+    }
+  } else if (facts_.phase < Phase::kTraining) {
     end_.Begin(
         absl::CancelledError(absl::StrCat(reason, ": stopped at the start")),
         true);
@@ -287,6 +292,9 @@ absl::StatusOr<RegisterReply> JobState::OnRegister(
       end_.Fail(status);
       return status;
     }
+  }
+  if (std::exchange(length_guessed_, false)) {
+    WEIR_RETURN_IF_ERROR(facts_.job->ReadLength(request.sample_count()));
   }
   // A process that slept through a restore must not take the slot from the one
   // that was started for it.

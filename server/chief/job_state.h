@@ -103,6 +103,8 @@ class JobState {
   // for everybody else.
   std::optional<RegisterReply> AskForValues(const RegisterRequest& request);
   absl::Status EnterTraining(uint64_t sample_count);
+  // The same without a worker, where one is not waited for.
+  void EnterTrainingAlone();
   // Of scripts: the program of a slot has said so; every slot is retired on the
   // shards.
   bool HasFinished(uint32_t slot) const;
@@ -123,7 +125,8 @@ class JobState {
   CheckpointKeeper checkpoints_;
   JobEnd end_;
   uint32_t bad_count_ = 0;
-  bool over_taken_ = false;  // Finish was taken
+  bool over_taken_ = false;      // Finish was taken
+  bool length_guessed_ = false;  // by EnterTrainingAlone, until a worker comes
 
   int64_t report_asked_ns_ = 0;
   std::vector<bool> report_pending_;  // by shard

@@ -79,11 +79,19 @@ void JobState::AdvanceStart() {
     return;
   }
   facts_.Say("took over the shards of a job under way");
-  if (AllHaveFinished()) {  // then nobody comes who would begin it
-    const absl::Status status = EnterTraining(/*sample_count=*/0);
-    if (!status.ok()) {
-      end_.Fail(status);
-    }
+  // Of the first nobody comes who would begin it.
+  if (AllHaveFinished() || facts_.stop.has_value()) {
+    EnterTrainingAlone();
+  }
+}
+
+void JobState::EnterTrainingAlone() {
+  // For a checkpoint the job need only be long enough; the first worker that
+  // comes says how long it is.
+  length_guessed_ = true;
+  const absl::Status status = EnterTraining(JobSource::kEndless);
+  if (!status.ok()) {
+    end_.Fail(status);
   }
 }
 
@@ -141,7 +149,9 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
   }
   facts_.had_finished =
       facts_.options.newest_finished && newest->name() == facts_.checkpoint;
-  facts_.Do(CutTrainLog{facts_.step, facts_.Complete()});
+  if (!facts_.stop.has_value()) {  // else nobody trains
+    facts_.Do(CutTrainLog{facts_.step, facts_.Complete()});
+  }
   for (const TrainLine& line : facts_.options.train_lines) {
     facts_.AddToCurve(line);
   }

@@ -82,7 +82,9 @@ class JobSource {
   // Whether a chief that finds the job done lets it go on.
   virtual bool ContinuesWhenDone() const = 0;
 
-  // Takes the number of samples of the first worker.
+  // Takes the number of samples of the first worker. kEndless: nobody has said
+  // it. Where only that tells how long the job is, and no checkpoint does, it
+  // is taken for one of the longest.
   virtual absl::Status ReadLength(uint64_t sample_count) = 0;
   // Contributions of the whole job; 0 where nobody counts them.
   virtual uint64_t contribution_count() const = 0;

@@ -116,9 +116,15 @@ class SpecJob : public JobSource {
   bool ContinuesWhenDone() const override { return false; }
 
   absl::Status ReadLength(uint64_t sample_count) override {
-    WEIR_ASSIGN_OR_RETURN(
-        const uint64_t total,
-        ContributionCount(options().spec.train(), sample_count, per_step()));
+    const Train& train = options().spec.train();
+    const std::optional<Manifest>& newest = options().newest;
+    uint64_t total = kContributionsMax;
+    if (sample_count != kEndless || train.steps() > 0) {
+      WEIR_ASSIGN_OR_RETURN(total,
+                            ContributionCount(train, sample_count, per_step()));
+    } else if (newest.has_value() && newest->job_spec_text() == spec_text_) {
+      total = newest->contribution_count();
+    }
     std::vector<ContributionRange> applied;
     for (int i = 0; i + 1 < held().applied_range_size(); i += 2) {
       applied.push_back({static_cast<int64_t>(held().applied_range(i)),

@@ -79,6 +79,55 @@ TEST(JobStateTest, ARestartedChiefTakesOverWithoutDeclaring) {
   EXPECT_EQ(world.shards[0].next[0], 10u);
 }
 
+// A host or an operator ends it while it is about to take the shards over.
+TEST(JobStateTest, AChiefThatIsToldToEndWhileItTakesOverSavesFirst) {
+  for (const bool with_worker : {false, true}) {
+    for (const bool ready : {false, true}) {
+      JobSpec spec = SmallSpec();
+      spec.mutable_train()->clear_steps();
+      spec.mutable_train()->set_epochs(2);
+      ChiefWorld world(2, 2, spec);
+      world.StartChief();
+      world.Join(0);
+      world.Join(1);
+      for (int i = 0; i < 3; ++i) {
+        world.DoContribution(0);
+        world.DoContribution(1);
+      }
+      world.done = "ckpt-99 of another chief";
+      world.StartChief();
+      if (ready) {
+        world.Settle();
+      } else {
+        world.AnswerNext(0);  // its Hello
+        world.AnswerNext(1);
+      }
+      ASSERT_TRUE(world.chief().start().adopted());
+      world.chief().RequestStop("SIGTERM");
+      if (with_worker) {
+        RegisterRequest again = world.workers[0].request;
+        again.set_held_history(world.workers[0].grant->sender().history());
+        again.set_held_generation(1);
+        if (!ready) {
+          world.AnswerNext(0);  // its status
+          world.AnswerNext(1);
+        }
+        const auto reply = world.chief().OnRegister(again);
+        ASSERT_TRUE(reply.ok()) << reply.status();
+        EXPECT_EQ(reply->grant().contribution_count(),
+                  world.workers[0].grant->contribution_count());
+      }
+      world.Run(60);
+      ASSERT_TRUE(world.finished.has_value()) << with_worker << ready;
+      EXPECT_EQ(std::string(world.finished->message()),
+                "SIGTERM: stopped after ckpt-6");
+      EXPECT_EQ(world.disk.count("ckpt-6"), 1u);
+      EXPECT_TRUE(world.shards[0].shut_down && world.shards[1].shut_down);
+      EXPECT_EQ(world.done, "ckpt-99 of another chief");
+    }
+  }
+}
+
 TEST(JobStateTest, ARestartedChiefWithAnotherJobSpecNamesTheField) {
   JobSpec spec = SmallSpec();
   spec.mutable_checkpoint()->set_every_steps(5);
