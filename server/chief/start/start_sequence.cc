@@ -42,6 +42,33 @@ bool StartSequence::LastAnswer(int shard, const absl::Status& status) {
   return std::count(answered_.begin(), answered_.end(), false) == 0;
 }
 
+// I3. A shard that another chief has loaded meanwhile refuses this one. Which of
+// the two has more is not known before all have answered.
+bool StartSequence::LastLoaded(int shard, const absl::Status& status) {
+  if (absl::IsPermissionDenied(status)) {
+    taken_[shard] = Annotate(status, facts_.tracker.Name(shard));
+    answered_[shard] = true;
+  } else if (!LastAnswer(shard, status)) {
+    return false;
+  }
+  if (std::count(answered_.begin(), answered_.end(), false) > 0) {
+    return false;
+  }
+  const auto taken =
+      std::find_if(taken_.begin(), taken_.end(),
+                   [](const absl::Status& why) { return !why.ok(); });
+  if (taken == taken_.end()) {
+    return true;
+  }
+  const bool all = std::all_of(taken_.begin(), taken_.end(),
+                               [](const auto& why) { return !why.ok(); });
+  Fail(all ? *taken
+           : absl::UnavailableError(absl::StrCat(
+                 "another chief loads the shards at the same time: ",
+                 taken->message(), "; start this chief again")));
+  return false;
+}
+
 void StartSequence::OnHellos(const std::vector<HelloReply>& hellos) {
   if (state_ != State::kHello) {
     return;
@@ -61,6 +88,7 @@ void StartSequence::OnHellos(const std::vector<HelloReply>& hellos) {
     seen_histories_.push_back(hello.history());
   }
   answered_.assign(shard_count(), false);
+  taken_.assign(shard_count(), absl::OkStatus());
   const bool resume = facts_.options.resume;
   const StartPlan plan =
       PlanStart(facts_.options.spec.name(), facts_.tracker.Names(), hellos);
@@ -239,7 +267,7 @@ void StartSequence::OnDeclared(int shard,
     // holds the shard.
     incarnations_[shard] = reply->incarnation();
   }
-  if (!LastAnswer(shard, status)) {
+  if (!LastLoaded(shard, status)) {
     return;
   }
   // A restored shard has its values; --init_from is for a new job.

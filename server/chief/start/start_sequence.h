@@ -14,6 +14,8 @@
 //   I1. Every Declare and every Restore has a history id of its own; a chief
 //       sends each shard at most one of them.
 //   I2. An ACTIVE shard is never sent a Declare.
+//   I3. Of two chiefs that load the shards at one moment one goes on, or both
+//       start again: a chief that has got some of them never gives way.
 // Threads: compatible.
 // Owns/borrows: borrows the facts, and appends to their actions.
 // Errors: INVALID_ARGUMENT     the JobSpec differs from the one that the shards
@@ -88,6 +90,8 @@ class StartSequence {
   void RestoreShards();
   void Adopt();
   int shard_count() const { return facts_.tracker.count(); }
+  // The same for Declare and Restore, where another chief may have been faster.
+  bool LastLoaded(int shard, const absl::Status& status);
   // Records an answer of `shard`, good or not. Returns true if it was the last
   // one and all were good.
   bool LastAnswer(int shard, const absl::Status& status);
@@ -101,6 +105,7 @@ class StartSequence {
   bool restored_ = false;
   bool begins_anew_ = false;
   std::vector<bool> answered_;
+  std::vector<absl::Status> taken_;  // by shard, see LastLoaded; or OK
   std::vector<uint64_t> incarnations_;
   std::vector<uint64_t> seen_histories_;  // of the first Hellos; 0: none
   std::vector<PsStatus> statuses_;

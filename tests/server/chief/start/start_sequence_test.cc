@@ -224,8 +224,30 @@ TEST(StartSequenceTest, AShardThatRefusesItsDeclarationIsNamed) {
   start.Hellos(EMPTY);
   start.sequence.OnCheckpointFound(None());
   start.Worker(Model());
-  start.sequence.OnDeclared(1, absl::PermissionDeniedError("ACTIVE"));
-  start.ExpectFailed(absl::StatusCode::kPermissionDenied, "ps 1 (b:1)");
+  start.sequence.OnDeclared(1, absl::InternalError("broken"));
+  start.ExpectFailed(absl::StatusCode::kInternal, "ps 1 (b:1)");
+}
+
+TEST(StartSequenceTest, OfTwoChiefsOneThatHasSomeShardsStartsAgain) {  // I3
+  for (const bool has_one : {false, true}) {
+    for (const int first : {0, 1}) {  // to answer
+      Start start;
+      start.Hellos(EMPTY);
+      start.sequence.OnCheckpointFound(None());
+      start.Worker(Model());
+      for (const int s : {first, 1 - first}) {
+        EXPECT_EQ(start.sequence.state(), State::kDeclaring);
+        if (s == 0 && has_one) {
+          start.Declared(0, 100);
+        } else {
+          start.sequence.OnDeclared(s, absl::PermissionDeniedError("ACTIVE"));
+        }
+      }
+      start.ExpectFailed(has_one ? absl::StatusCode::kUnavailable
+                                 : absl::StatusCode::kPermissionDenied,
+                         has_one ? "ps 1 (b:1)" : "ps 0 (a:1)");
+    }
+  }
 }
 
 TEST(StartSequenceTest, AShardWithAnotherLayoutIsAnError) {
