@@ -131,14 +131,10 @@ absl::Status ChiefRunner::RemoveDone(const Disk& disk) {
   if (absl::IsNotFound(done.status())) {
     return absl::OkStatus();
   }
-  if (disk.ending_job.has_value()) {
-    WEIR_RETURN_IF_ERROR(done.status());
-    WEIR_ASSIGN_OR_RETURN(const bool is_ours,
-                          FindDone(disk.files, disk.workdir, *disk.ending_job));
-    if (is_ours) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path, " stays: another chief has finished the job"));
-    }
+  WEIR_RETURN_IF_ERROR(done.status());
+  if (*done != disk.done_at_start) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " stays: another chief has finished the job"));
   }
   const absl::Status removed = disk.files->Remove(path);
   return absl::IsNotFound(removed) ? absl::OkStatus() : removed;
@@ -170,8 +166,10 @@ absl::StatusOr<JobOptions> ChiefRunner::ReadWorkdir() {
   }
   const auto source = JobSource::Create(job);
   const bool may_go_on = source->ContinuesWhenDone();
-  if (!may_go_on) {
-    disk_->ending_job = source->spec_text();
+  const auto done_text =
+      options_.files->ReadAll(JoinPath(options_.workdir, kDoneName));
+  if (!absl::IsNotFound(done_text.status())) {
+    WEIR_ASSIGN_OR_RETURN(disk_->done_at_start, done_text);
   }
   WEIR_ASSIGN_OR_RETURN(
       const bool done,
@@ -220,7 +218,7 @@ absl::Status ChiefRunner::Start() {
   disk_ = std::make_shared<Disk>(
       Disk{options_.files, workdir, CheckpointCommitter(commit),
            TrainFile(options_.files, JoinPath(workdir, "train.jsonl")),
-           Board(BoardOptions()), nullptr, std::nullopt});
+           Board(BoardOptions()), nullptr, ""});
   WEIR_RETURN_IF_ERROR(TakeWorkdir(commit.directory));
   WEIR_ASSIGN_OR_RETURN(JobOptions job, ReadWorkdir());
   std::shared_ptr<const InitialValues> initial;
@@ -455,6 +453,10 @@ void ChiefRunner::CarryOutFiles(Action action) {
       }
       Post(inbox,
            [status](JobState* state) { state->end().OnDoneWritten(status); });
+    } else if (std::holds_alternative<LookForDone>(action)) {
+      const absl::Status there =
+          disk->files->Stat(JoinPath(disk->workdir, kDoneName)).status();
+      Post(inbox, [there](JobState* state) { state->end().OnLooked(there); });
     } else if (const auto* finish = std::get_if<Finish>(&action)) {
       // PERMISSION_DENIED: another chief goes on, so the job has not ended.
       if (!absl::IsPermissionDenied(finish->status)) {

@@ -128,8 +128,7 @@ class ChiefRunner {
     Board board;
     // Is given back with the last task that may write.
     std::unique_ptr<WorkdirClaim> claim;
-    // The text of a job that ends with DONE; unset: it may train on after that.
-    std::optional<std::string> ending_job;
+    std::string done_at_start;  // contents of DONE; "" without one
   };
 
   explicit ChiefRunner(Options options);
@@ -137,7 +136,7 @@ class ChiefRunner {
   // Makes this the work directory's chief, then tidies up after the last one.
   absl::Status TakeWorkdir(const std::string& checkpoints);
   std::string Secret() const;  // of the work directory
-  // Removes DONE, unless another chief has finished this very job meanwhile.
+  // Removes DONE, unless another chief has written it since the start.
   static absl::Status RemoveDone(const Disk& disk);
   Board::Options BoardOptions() const;
   void MakeCallers(const std::shared_ptr<const InitialValues>& initial);

@@ -99,6 +99,9 @@ struct WriteDone {
   bool wait = false;
 };
 
+// Looks whether DONE is still there. Answered by OnLooked.
+struct LookForDone {};
+
 struct LogLine {
   bool warning = false;
   std::string text;
@@ -109,10 +112,11 @@ struct Finish {
   absl::Status status;
 };
 
-using Action = std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
-                            PrepareCheckpoint, CommitCheckpoint,
-                            DiscardCheckpoint, CutTrainLog, AppendTrainLog,
-                            AppendHistograms, WriteDone, LogLine, Finish>;
+using Action =
+    std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
+                 PrepareCheckpoint, CommitCheckpoint, DiscardCheckpoint,
+                 CutTrainLog, AppendTrainLog, AppendHistograms, WriteDone,
+                 LookForDone, LogLine, Finish>;
 
 // Of Action, as timelines call them.
 inline constexpr const char* kActionNames[] = {"call a ps",
@@ -126,6 +130,7 @@ inline constexpr const char* kActionNames[] = {"call a ps",
                                                "append to train.jsonl",
                                                "append histograms",
                                                "write DONE",
+                                               "look for DONE",
                                                "log",
                                                "finish"};
 static_assert(std::size(kActionNames) == std::variant_size_v<Action>);

@@ -15,6 +15,10 @@ using Phase = JobFacts::Phase;
 
 constexpr int64_t kRetryDoneNs = 1'000'000'000;
 constexpr int64_t kAskAgainNs = 100'000'000;
+constexpr int64_t kLookAgainNs = 1'000'000'000;
+// A place that does not say for so long whether DONE is there keeps no ps from
+// its end: that there is another chief is rare.
+constexpr int64_t kLookMaxNs = 5'000'000'000;
 // For the reports of the last contributions, which are on their way: a worker
 // sends them within a heartbeat, unless it died.
 constexpr double kLastReportsWait = 2.0;  // s
@@ -256,18 +260,61 @@ bool JobEnd::IsOurs(const HelloReply& hello) const {
                        : hello.history() == facts_.ChiefSender().history();
 }
 
-void JobEnd::ShutDownThoseThatAnswer() {
+bool JobEnd::HasAnswered(int shard) const {
+  return !asked_[shard] && !shut_down_[shard] && hello_ticket_[shard] != 0 &&
+         facts_.tracker.Fresh(shard, hello_ticket_[shard]);
+}
+
+void JobEnd::ShutDownThoseThatAnswer(bool done_seen) {
+  const int64_t now_ns = facts_.now_ns();
+  const bool ends_empty = done_seen || (look_since_ns_ != 0 &&
+                                        now_ns - look_since_ns_ > kLookMaxNs);
+  bool waits = false;  // for a look
   for (int s = 0; s < facts_.tracker.count(); ++s) {
-    if (asked_[s] || shut_down_[s] || hello_ticket_[s] == 0 ||
-        !facts_.tracker.Fresh(s, hello_ticket_[s])) {
+    if (!HasAnswered(s)) {
       continue;
     }
     const HelloReply& hello = facts_.tracker.hello(s);
     if (hello.state() != EMPTY && !IsOurs(hello)) {
       shut_down_[s] = true;  // I5: it was given to another job meanwhile
-      continue;
+    } else if (hello.state() == EMPTY && !ends_empty) {
+      waits = true;
+    } else {
+      ShutDown(s, SenderFor(s));
     }
-    ShutDown(s, SenderFor(s));
+  }
+  if (!waits) {
+    look_since_ns_ = 0;
+    return;
+  }
+  if (look_since_ns_ == 0) {
+    look_since_ns_ = now_ns;
+  }
+  if (!look_asked_ && now_ns >= look_ns_) {
+    look_asked_ = true;
+    facts_.Do(LookForDone{});
+  }
+}
+
+void JobEnd::OnLooked(const absl::Status& there) {
+  look_asked_ = false;
+  look_ns_ = facts_.now_ns() + kLookAgainNs;
+  if (!SeeksPs()) {
+    return;
+  }
+  if (there.ok()) {
+    ShutDownThoseThatAnswer(/*done_seen=*/true);
+  } else if (absl::IsNotFound(there)) {  // I6
+    facts_.Say(
+        "DONE was removed: another chief goes on with the job, and this "
+        "one ends no ps that holds nothing");
+    for (int s = 0; s < facts_.tracker.count(); ++s) {
+      shut_down_[s] =
+          shut_down_[s] ||
+          (HasAnswered(s) && facts_.tracker.hello(s).state() == EMPTY);
+    }
+  } else {
+    facts_.Warn("looking for DONE: ", there.message());
   }
 }
 
@@ -287,7 +334,7 @@ void JobEnd::Tick() {
     return;
   }
   for (int s = 0; s < facts_.tracker.count(); ++s) {
-    if (!asked_[s] && !shut_down_[s] &&
+    if (!asked_[s] && !shut_down_[s] && !HasAnswered(s) &&
         facts_.tracker.Due(s, kAskAgainNs, facts_.now_ns())) {
       hello_ticket_[s] = facts_.AskHello(s);
     }
@@ -308,7 +355,7 @@ void JobEnd::Advance() {
     }
   }
   if (SeeksPs()) {
-    ShutDownThoseThatAnswer();
+    ShutDownThoseThatAnswer(/*done_seen=*/false);
   }
   double end_wait = options.end_wait;
   if (!status_.ok() && !facts_.stop.has_value()) {

@@ -15,7 +15,9 @@
 //       Shutdown, and its workers hear no Stop.
 //   I5. A ps that another job has is not ended.
 //   I6. When the job is done every ps is told, also one that was lost and comes
-//       back empty: it would wait without end for a chief that is gone.
+//       back empty: it would wait without end for a chief that is gone. But not
+//       when DONE is gone: then another chief goes on with the job, and the ps
+//       was started for it.
 // Threads: compatible.
 // Owns/borrows: borrows the facts.
 #ifndef SERVER_CHIEF_STATE_JOB_END_H_
@@ -53,6 +55,8 @@ class JobEnd {
   void WriteDone();
   void OnDoneWritten(const absl::Status& status);
   void OnEvaluated();
+  // NOT_FOUND: DONE is gone.
+  void OnLooked(const absl::Status& there);
   void OnShutdown(int shard, const absl::Status& status);
 
   // About every 50 ms.
@@ -87,15 +91,21 @@ class JobEnd {
   bool SeeksPs() const;
   // Whether what a ps holds is of the job that is done.
   bool IsOurs(const HelloReply& hello) const;
-  // Ends each ps that has answered since it was asked.
-  void ShutDownThoseThatAnswer();
+  // Whether a ps has answered since it was asked, and is to be ended or left.
+  bool HasAnswered(int shard) const;
+  // Ends each ps that has answered since it was asked; those that are empty
+  // only if DONE was seen after their answer, or the place says nothing.
+  void ShutDownThoseThatAnswer(bool done_seen);
   void Finish();
 
   JobFacts& facts_;
   absl::Status status_;
   bool last_logged_ = false;
-  bool done_asked_ = false;  // DONE is being written
-  int64_t retry_ns_ = 0;     // DONE is not written again before
+  bool done_asked_ = false;    // DONE is being written
+  int64_t retry_ns_ = 0;       // DONE is not written again before
+  bool look_asked_ = false;    // LookForDone is under way
+  int64_t look_ns_ = 0;        // not again before
+  int64_t look_since_ns_ = 0;  // an empty ps waits for its answer; 0: none
   bool shutdown_ps_ = false;
   bool anew_ = false;  // BeginAnew
   bool superseded_ = false;

@@ -429,6 +429,9 @@ void ChiefWorld::Run(const Action& action) {
       marked_finished = done;
     }
     chief_->end().OnDoneWritten(done_error);
+  } else if (std::holds_alternative<LookForDone>(action)) {
+    chief_->end().OnLooked(done.empty() ? absl::NotFoundError("no DONE")
+                                        : absl::OkStatus());
   } else if (const auto* finish = std::get_if<Finish>(&action)) {
     if (finished.has_value()) {
       log.push_back("finished twice");

@@ -222,6 +222,27 @@ TEST(JobStateEndTest, APsThatComesBackEmptyIsToldOfTheEnd) {
   EXPECT_TRUE(world.finished->ok()) << *world.finished;
 }
 
+// Another chief removed DONE and trains on; the ps was started again for it.
+TEST(JobStateEndTest, APsThatComesBackEmptyForAnotherChiefIsLeftAlone) {
+  ChiefWorld world(2, 2, SmallSpec());
+  DoEverything(&world);
+  EXPECT_TRUE(world.Beat(0).ok());
+  EXPECT_TRUE(world.Beat(1).ok());
+  world.Run(3);
+  LosePs(&world, 1);
+  Leave(&world, 0);
+  Leave(&world, 1);
+  world.Run(3);
+  EXPECT_FALSE(world.finished.has_value());
+  world.done.clear();
+  world.shards[1].down = false;
+  world.Run(1);
+  EXPECT_FALSE(world.shards[1].shut_down);
+  EXPECT_TRUE(world.Logged("another chief goes on with the job"));
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_TRUE(world.finished->ok()) << *world.finished;
+}
+
 TEST(JobStateEndTest, APsThatStaysAwayHoldsTheEndUpForAWhileOnly) {
   ChiefWorld world(2, 2, SmallSpec());
   DoEverything(&world);

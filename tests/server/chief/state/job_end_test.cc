@@ -87,6 +87,8 @@ TEST(JobEndTest, ADoneJobTellsEveryWorkerAndEveryPsThenEnds) {
   EXPECT_EQ(e.ShutDowns(), std::vector<int>{0});
   EXPECT_THAT(e.ShutDowns(), SizeIs(0));  // once
   e.Hello(1, "");                         // EMPTY
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));  // it looks for DONE first
+  e.end.OnLooked(absl::OkStatus());
   EXPECT_EQ(e.ShutDowns(), std::vector<int>{1});
   e.end.OnShutdown(0, absl::OkStatus());
   e.end.OnShutdown(1, absl::OkStatus());
@@ -98,6 +100,38 @@ TEST(JobEndTest, ADoneJobTellsEveryWorkerAndEveryPsThenEnds) {
   e.ShutDowns();
   EXPECT_EQ(e.finishes, 1);
   EXPECT_TRUE(e.end.status().ok());
+}
+
+TEST(JobEndTest, AnEmptyPsIsLeftAloneOnceDoneIsGone) {  // I6
+  Ending e(/*done_before=*/true);
+  e.end.BeginDone("mine");
+  e.Hello(0, "");
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));
+  e.end.OnLooked(absl::UnavailableError("no answer"));
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));
+  e.clock.Advance(std::chrono::seconds(2));
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));
+  e.end.OnLooked(absl::NotFoundError("no DONE"));
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));
+  e.Hello(1, "mine");  // it did not come back for another chief
+  EXPECT_EQ(e.ShutDowns(), std::vector<int>{1});
+  e.end.OnShutdown(1, absl::OkStatus());
+  EXPECT_TRUE(e.Told(0) && e.Told(1));
+  e.ShutDowns();
+  EXPECT_EQ(e.finishes, 1);
+}
+
+TEST(JobEndTest, APlaceThatDoesNotSayWhetherDoneIsThereKeepsNoPs) {
+  Ending e(/*done_before=*/true);
+  e.end.BeginDone("mine");
+  e.Hello(0, "");
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));
+  e.clock.Advance(std::chrono::seconds(4));
+  e.end.Tick();
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));
+  e.clock.Advance(std::chrono::seconds(2));
+  e.end.Tick();
+  EXPECT_EQ(e.ShutDowns(), std::vector<int>{0});
 }
 
 // A chief of scripts was started again, and nobody goes on with the job.
