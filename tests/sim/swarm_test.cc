@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdio>
 #include <memory>
-#include <random>
 #include <string>
 
 namespace weir::sim {
@@ -47,7 +46,7 @@ TEST(SwarmTest, EveryWorldAddsUp) {
 
 TEST(SwarmTest, AWorldThatFailsIsMadeSmallerAndCanBeReplayed) {
   const std::string plant = "WEIR_PLANT=order.counts_again ";
-  const Ran ran = RunSim(plant + kSim + " --first 1 --minutes 1");
+  const Ran ran = RunSim(plant + kSim + " --first 1 --minutes 10");
   ASSERT_EQ(ran.exit_code, 1) << ran.output;
   const std::string words = "./weir sim --replay ";
   const size_t at = ran.output.find(words);
@@ -95,12 +94,12 @@ TEST(SwarmTest, AWorldIsTheSameInEveryProcess) {
 
 class PlantedTest : public testing::TestWithParam<const char*> {};
 
+// In the same worlds each time: seeds that are drawn anew, as when the plants
+// were measured (docs/simulation.md), might miss a defect by chance.
 TEST_P(PlantedTest, IsFound) {
-  std::random_device random;
-  const std::string first = std::to_string(random() | 1u);
   const Ran ran = RunSim(std::string("WEIR_PLANT=") + GetParam() + " " + kSim +
-                         " --minutes 1 --first " + first);
-  EXPECT_EQ(ran.exit_code, 1) << "not found from seed " << first << " on";
+                         " --first 1 --worlds 4000 --minutes 10");
+  EXPECT_EQ(ran.exit_code, 1) << "no world shows it";
   EXPECT_NE(ran.output.find("BROKEN: "), std::string::npos) << ran.output;
   std::printf("%s", ran.output.c_str());
 }
