@@ -1,12 +1,15 @@
 #include "sim/checkpoint_checks.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
+#include "common/threads/scheduler.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/evaluated.h"
 #include "proto/checkpoint/table_file.h"
@@ -68,7 +71,7 @@ absl::Status CheckpointChecks::Look() {
 
 absl::Status CheckpointChecks::CheckNewest() {  // I1
   const auto list = ListCheckpoints(objects_, JoinPath(run_, "checkpoints"));
-  if (!list.ok() || (list->empty() && newest_ > 0)) {
+  if (!list.ok() || (list->empty() && newest_ > 0 && rotten() == 0)) {
     return absl::DataLossError(
         absl::StrCat("there were checkpoints up to step ", newest_, ": ",
                      list.status().ToString()));
@@ -77,7 +80,9 @@ absl::Status CheckpointChecks::CheckNewest() {  // I1
     return absl::OkStatus();
   }
   const uint64_t step = list->back().step;
-  if (step < newest_) {
+  if (step < newest_ && newest_is_rotten_) {
+    newest_ = step;  // I3: the rotten one was set aside
+  } else if (step < newest_) {
     return absl::DataLossError(absl::StrCat("the newest checkpoint is of step ",
                                             step, " and was of ", newest_));
   }
@@ -86,22 +91,77 @@ absl::Status CheckpointChecks::CheckNewest() {  // I1
     ++seen_;
     before_ = std::exchange(newest_, step);
   }
-  return Annotate(CheckWhole(list->back().path),
-                  "the newest checkpoint");  // I2
+  const absl::Status whole = CheckWhole(list->back().path);
+  newest_is_rotten_ = IsOfRot(whole);
+  return newest_is_rotten_ ? absl::OkStatus()
+                           : Annotate(whole, "the newest checkpoint");  // I2
 }
 
 absl::Status CheckpointChecks::CheckWhole(const std::string& path) {
-  if (!whole_.changed && whole_path_ == path) {
-    return absl::OkStatus();
+  if (whole_.changed || whole_path_ != path) {
+    whole_path_ = path;
+    const FromOutside outside(place_, &whole_);
+    whole_status_ = ReadWhole(path);
   }
-  whole_path_ = path;
-  const FromOutside outside(place_, &whole_);
+  return whole_status_;
+}
+
+absl::Status CheckpointChecks::ReadWhole(const std::string& path) {
   WEIR_ASSIGN_OR_RETURN(const auto reader,
                         CheckpointReader::Open(objects_, path));
   WEIR_RETURN_IF_ERROR(reader->Verify());
   const Manifest& manifest = reader->manifest();
   contributions_ = ContributionsOf(manifest);
   return VerifyTables(objects_, path, manifest);
+}
+
+bool CheckpointChecks::IsOfRot(const absl::Status& status) const {
+  return !status.ok() &&
+         std::any_of(rotten_.begin(), rotten_.end(), [&](const auto& file) {
+           return absl::StrContains(status.message(), file);
+         });
+}
+
+std::string CheckpointChecks::Rot() {
+  const FromOutside outside(place_, &other_);
+  std::vector<std::string> files;
+  const auto list = ListCheckpoints(objects_, JoinPath(run_, "checkpoints"));
+  if (!list.ok() || list->empty()) {
+    return "";
+  }
+  const std::string& path = (*list)[RandomBelow(list->size())].path;
+  const auto names = objects_->List(path);
+  for (const std::string& name : names.value_or(files)) {
+    if (name != kFinishedName && !IsTemporaryPath(name)) {
+      files.push_back(JoinPath(path, name));
+    }
+  }
+  if (files.empty()) {
+    return "";
+  }
+  const std::string& file = files[RandomBelow(files.size())];
+  if (!place_->Rot(file)) {
+    return "";
+  }
+  ++rots_;
+  rotten_.insert(file);
+  return file;
+}
+
+absl::Status CheckpointChecks::CheckNoneIsWhole() {
+  const FromOutside outside(place_, &other_);
+  WEIR_ASSIGN_OR_RETURN(
+      const auto list,
+      ListCheckpoints(objects_, JoinPath(run_, "checkpoints")));
+  for (const CheckpointInfo& info : list) {
+    const absl::Status whole = ReadWhole(info.path);
+    if (!IsOfRot(whole)) {
+      return absl::DataLossError(
+          absl::StrCat("a chief found no checkpoint that is whole, and ",
+                       info.name, " is: ", whole.message()));
+    }
+  }
+  return absl::OkStatus();
 }
 
 bool CheckpointChecks::Done() {

@@ -5,12 +5,15 @@
 //       A loss of power may take it back, as it may just have got its name, but
 //       none before it.
 //   I2. It is whole at every moment, with all that it extends.
+//   I3. Where a file of it has rotted neither holds; but the job goes back no
+//       further than to the newest one that is whole.
 // Threads: for fibres. No other fibre runs while it looks.
 // Errors: the words of what does not hold; every code means the same.
 #ifndef SIM_CHECKPOINT_CHECKS_H_
 #define SIM_CHECKPOINT_CHECKS_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,9 +40,18 @@ class CheckpointChecks {
   absl::Status Look();
   // I1. The place has just lost its power.
   void OnPowerLost() {
-    newest_ = before_;
+    newest_ = rotten() > 0 ? 0 : before_;
     look_.changed = true;
   }
+  // I3. A bit of a checkpoint changes, of any that is listed. Returns the file,
+  // "" if there is none.
+  std::string Rot();
+  uint64_t rotten() const { return rots_; }  // bits that changed
+  bool newest_is_rotten() const { return newest_is_rotten_; }
+  // Whether an error is of what has rotted.
+  bool IsOfRot(const absl::Status& status) const;
+  // An error if one is left that is whole, though it was not taken.
+  absl::Status CheckNoneIsWhole();
   // Whether DONE is there.
   bool Done();
   // Whether the evaluator has a line on the newest one.
@@ -55,19 +67,24 @@ class CheckpointChecks {
  private:
   absl::Status CheckNewest();
   absl::Status CheckWhole(const std::string& path);
+  absl::Status ReadWhole(const std::string& path);
 
   Place* const place_;
   ObjectStore* const objects_;  // the same
   const std::string run_;
   const std::string spec_text_;
+  std::set<std::string> rotten_;  // files
+  uint64_t rots_ = 0;
   uint64_t newest_ = 0;
   std::string newest_name_;
+  bool newest_is_rotten_ = false;
   uint64_t before_ = 0;  // the newest one before that
   uint64_t contributions_ = 0;
   uint64_t seen_ = 0;
   Place::Observer look_;   // at DONE and the list of checkpoints
   Place::Observer whole_;  // at the newest of them
   std::string whole_path_;
+  absl::Status whole_status_;
   Place::Observer other_;  // where nobody asks whether it changes
   bool done_ = false;
 };

@@ -166,7 +166,10 @@ void Cluster::SuperviseTask(Task* task) {
     StartProcess(task);
   }
   if (task->supervisor->finished()) {
-    task->ended = task->supervisor->exit_code();
+    const int code = task->supervisor->exit_code();
+    // By the user, see AskUser.
+    const bool again = code == kExitDataLoss && checkpoints_.rotten() > 0;
+    task->ended = again ? kKilled : code;
     task->again_at = std::max(Now() + kOperatorDelay, task->away_until);
   }
 }
@@ -199,6 +202,10 @@ void Cluster::Interrupt(Task* task, nanoseconds away_until) {
 void Cluster::CheckExit(const Task& task, const ProcessRun& run) {
   const int code = *run.exit_code;
   Note(absl::StrCat(task.name, " ended with ", code));
+  if (code == kExitDataLoss && checkpoints_.rotten() > 0) {
+    AskUser(task, run);
+    return;
+  }
   if (code != kExitOk && code != kExitReplaced && !IsTransientExit(code)) {
     Break(absl::StrCat(task.name, " ended for good with ", code, ": ",
                        run.words));
@@ -214,7 +221,11 @@ void Cluster::CheckExit(const Task& task, const ProcessRun& run) {
 // A chief goes on from the newest checkpoint that was there when it started.
 void Cluster::CheckRestore(int process, const std::string& checkpoint) {
   const auto id = ParseCheckpointName(checkpoint);
-  const uint64_t newest = newest_at_start_[process];
+  // One that has rotted may have been set aside since.
+  Check(checkpoints_.Look());
+  const uint64_t newest =
+      std::min(newest_at_start_[process],
+               checkpoints_.rotten() > 0 ? checkpoints_.newest() : UINT64_MAX);
   if (!id.has_value() || id->step < newest) {
     Break(absl::StrCat("a chief restores ", checkpoint,
                        " and started when there was one of step ", newest));
@@ -227,6 +238,8 @@ void Cluster::StartProcess(Task* task) {
   auto run = std::make_shared<ProcessRun>();
   run->process = ++processes_;
   run->started = Now();
+  run->allows_older = job_.allow_older;
+  run->rotten = checkpoints_.rotten();
   task->run = run;
   health_.OnStart(run->process, task->name, checkpoints_.Done());
   newest_at_start_[run->process] = checkpoints_.newest();
@@ -365,8 +378,38 @@ void Cluster::LosePower(nanoseconds back_at) {
   }
 }
 
+void Cluster::Rot() {
+  Check(checkpoints_.Look());
+  if (checkpoints_.newest() >= plan_.last_step()) {
+    return;  // nobody would go on with a job that is done
+  }
+  const std::string file = checkpoints_.Rot();
+  if (!file.empty()) {
+    ++result_->counts.rot;
+    Note(absl::StrCat("a bit changes in ", file));
+    health_.Trouble(Now(), Whom::kAll);
+  }
+}
+
+// The message says what to do about a damaged checkpoint: --allow_older. With
+// that it comes only where there is none to go back to.
+void Cluster::AskUser(const Task& task, const ProcessRun& run) {
+  health_.Trouble(Now(), Whom::kAll);
+  Check(health_.OnEnd(run.process, kKilled));
+  if (task.role != "chief") {
+    return;
+  }
+  if (run.allows_older && run.rotten == checkpoints_.rotten()) {
+    Check(checkpoints_.CheckNoneIsWhole());
+    Note("the job is lost");
+    result_->lost = true;
+  }
+  job_.allow_older = true;
+}
+
 bool Cluster::AllEnded() const {
-  return std::all_of(tasks_.begin(), tasks_.end(),
+  return result_->lost ||
+         std::all_of(tasks_.begin(), tasks_.end(),
                      [](const auto& task) { return task->ended_for_good(); });
 }
 
@@ -382,7 +425,11 @@ bool Cluster::WasDone(const ProcessRun& run) const {
 }
 
 std::vector<float> Cluster::CheckEnd() {
-  if (plan_.evaluator && !checkpoints_.NewestIsEvaluated()) {
+  if (result_->lost) {
+    return {};
+  }
+  if (plan_.evaluator && !checkpoints_.newest_is_rotten() &&
+      !checkpoints_.NewestIsEvaluated()) {
     Break("the evaluator has no line on the last checkpoint");
   }
   // What ended well is durable.
@@ -395,7 +442,8 @@ std::vector<float> Cluster::CheckEnd() {
   }
   auto values = checkpoints_.ReadLast(plan_.last_step());
   if (!values.ok()) {
-    Check(values.status());
+    result_->lost = checkpoints_.IsOfRot(values.status());
+    Check(result_->lost ? absl::OkStatus() : values.status());
     return {};
   }
   WorldCounts& counts = result_->counts;

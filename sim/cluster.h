@@ -54,7 +54,8 @@ class Cluster {
   void Deafen(std::chrono::nanoseconds until) {
     deaf_until_ = std::max(deaf_until_, until);
   }
-  // Every task has ended, and nobody starts it again.
+  // Every task has ended, and nobody starts it again; or no checkpoint is left
+  // that has not rotted.
   bool AllEnded() const;
   // Once they all have: the values of the last checkpoint, or nothing if
   // something is broken.
@@ -77,6 +78,8 @@ class Cluster {
   void StartSecond(Task* task, std::chrono::nanoseconds alone);
   // The same on a host whose port the first one has.
   void StartSecondInVain(Task* task);
+  // A bit of a checkpoint changes, before the last one is there.
+  void Rot();
   // All hosts lose their power, and have it back then.
   void LosePower(std::chrono::nanoseconds back_at);
 
@@ -98,6 +101,8 @@ class Cluster {
   void RunProcess(const Task& task, const std::shared_ptr<ProcessRun>& run);
   void Kill(int process);
   void EndProcess(int process);
+  // What a user does about a checkpoint that is damaged.
+  void AskUser(const Task& task, const ProcessRun& run);
   void EndStrays();
   bool WasDone(const ProcessRun& run) const;
 

@@ -138,7 +138,7 @@ WorldResult RunJob(uint64_t seed, const std::string& data_dir,
   plan = plan.Without(left_out);
   result.job = plan.Words();
   const std::vector<float> values = RunPlan(seed, plan, data_dir, &result);
-  if (!result.broken.empty()) {
+  if (!result.broken.empty() || result.lost) {
     return result;
   }
   WorldResult alone;

@@ -14,15 +14,37 @@ using std::chrono::seconds;
 
 constexpr size_t kTasks = 64;  // more than a job has
 
-Fault DrawFault(const JobPlan& plan) {
+// How often each kind comes, of the faults of a job that has them all.
+struct Times {
+  Fault::Kind kind;
+  size_t times;
+};
+constexpr Times kTimes[] = {
+    {Fault::kKill, 5},  {Fault::kPart, 4}, {Fault::kPause, 2},
+    {Fault::kSlow, 2},  {Fault::kHang, 3}, {Fault::kSecond, 3},
+    {Fault::kTerm, 3},  {Fault::kFull, 2}, {Fault::kTermAll, 2},
+    {Fault::kPower, 1}, {Fault::kFail, 2}, {Fault::kRot, 1}};
+
+// The kinds that a job has, each as often as it comes: every second job has one
+// to three of them, which so come in numbers that no mix of all would have.
+std::vector<Fault::Kind> DrawMix() {
+  std::vector<Fault::Kind> all;
+  for (const Times& each : kTimes) {
+    all.insert(all.end(), each.times, each.kind);
+  }
+  if (RandomBelow(2) == 0) {
+    return all;
+  }
+  std::vector<Fault::Kind> some(1 + RandomBelow(3));
+  for (Fault::Kind& kind : some) {
+    kind = all[RandomBelow(all.size())];
+  }
+  return some;
+}
+
+Fault DrawFault(const JobPlan& plan, const std::vector<Fault::Kind>& mix) {
   Fault fault;
-  fault.kind =
-      Pick({Fault::kKill,   Fault::kKill,   Fault::kKill,    Fault::kKill,
-            Fault::kPart,   Fault::kPart,   Fault::kPart,    Fault::kPause,
-            Fault::kPause,  Fault::kSlow,   Fault::kSlow,    Fault::kSecond,
-            Fault::kSecond, Fault::kSecond, Fault::kHang,    Fault::kHang,
-            Fault::kTerm,   Fault::kTerm,   Fault::kTermAll, Fault::kTermAll,
-            Fault::kFull,   Fault::kFull,   Fault::kPower});
+  fault.kind = mix[RandomBelow(mix.size())];
   if (RandomBelow(2) == 0) {
     fault.after_receipts = RandomBelow(plan.contributions());
   }
@@ -72,13 +94,15 @@ void SpreadOut(std::vector<Fault>* faults) {
 
 const char* KindName(Fault::Kind kind) {
   constexpr const char* kNames[] = {
-      "kill",        "SIGTERM",   "SIGTERM to all", "part",       "SIGSTOP",
-      "start twice", "slow host", "full store",     "power loss", "slow store"};
+      "kill",       "SIGTERM",     "SIGTERM to all", "part",
+      "SIGSTOP",    "start twice", "slow host",      "full store",
+      "power loss", "slow store",  "failing store",  "rot"};
   return kNames[kind];
 }
 
 bool MayBeDeaf(const Fault& fault) {
   return fault.kind != Fault::kFull && fault.kind != Fault::kHang &&
+         fault.kind != Fault::kFail && fault.kind != Fault::kRot &&
          (fault.kind != Fault::kKill || fault.time.count() > 0);
 }
 
@@ -134,9 +158,10 @@ JobPlan DrawJobPlan() {
                     plan.pace >= milliseconds(200) ||
                     plan.network.reset_one_in == 50;
   plan.lost_after = Pick({seconds(slow ? 10 : 5), seconds(30)});
-  const uint64_t faults = Pick<uint64_t>({0, 2, 4, 8, 12, 16});
+  const std::vector<Fault::Kind> mix = DrawMix();
+  const uint64_t faults = Pick<uint64_t>({1, 2, 4, 8, 12, 16});
   for (uint64_t i = 0; i < faults; ++i) {
-    plan.faults.push_back(DrawFault(plan));
+    plan.faults.push_back(DrawFault(plan, mix));
   }
   SpreadOut(&plan.faults);
   plan.late = RandomBelow(2) == 0;

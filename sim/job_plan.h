@@ -26,6 +26,8 @@ struct Fault {
     kFull,     // the store is, for `time`
     kPower,    // all hosts lose it; it is back after `time`
     kHang,     // calls of the store take up to `wait`, for `time`
+    kFail,     // every second one fails, for `time`
+    kRot,      // a bit of a checkpoint changes
   };
   // What it waits for.
   enum Event {

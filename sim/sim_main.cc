@@ -91,13 +91,13 @@ void Show(const std::string& title, const Totals& of) {
       "checkpoints, %lu messages\n%lu faults: %lu resets, %lu parted, %lu "
       "kills, %lu SIGTERM, %lu SIGSTOP, %lu started twice, %lu slow hosts, %lu "
       "steps of the wall clock, %lu losses of power, %lu times that the store "
-      "was full or slow, %lu "
+      "was full or slow or failed, %lu bits that changed, %lu "
       "calls that it left open\n%lu points, %lu changes of fibres, %.3f s of "
       "the world, hash %016lx\n",
       title.c_str(), counts.contributions, counts.pushes, counts.duplicates,
       counts.checkpoints, counts.messages, counts.faults(), counts.resets,
       counts.parts, counts.kills, counts.stops, counts.pauses, counts.seconds,
-      counts.slow, counts.wall_steps, counts.power, counts.store,
+      counts.slow, counts.wall_steps, counts.power, counts.store, counts.rot,
       counts.unavailable, of.points, of.switches,
       static_cast<double>(of.time_ns) * 1e-9, of.hash);
 }

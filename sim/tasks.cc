@@ -128,6 +128,7 @@ absl::Status RunChief(const JobPlace& place, ProcessRun* run) {
   options.worker_count = place.worker_count;
   options.workdir = place.run;
   options.resume = true;
+  options.allow_older = place.allow_older;
   options.transport = transport;
   options.files = place.objects;
   // In the order of server/chief/chief_server.cc.

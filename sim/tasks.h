@@ -44,6 +44,7 @@ struct JobPlace {
   std::string data_dir;
   std::optional<ScriptOptions> script;  // else a job file
   bool has_evaluator = false;
+  bool allow_older = false;  // as --allow_older
   Network* network = nullptr;
   ObjectStore* objects = nullptr;
   WorldCounts* counts = nullptr;
@@ -57,6 +58,8 @@ struct ProcessRun {
   int process = 0;
   std::chrono::nanoseconds started{0};
   bool port_is_taken = false;    // on its host, by another process
+  bool allows_older = false;     // --allow_older
+  uint64_t rotten = 0;           // bits that had changed when it was started
   std::optional<int> exit_code;  // its main function has returned
   std::string words;             // why
   // On a fibre of the process: what SIGTERM does, also one that came before.

@@ -8,6 +8,8 @@ namespace weir::sim {
 
 using std::chrono::nanoseconds;
 
+constexpr uint64_t kFailingOneIn = 2;
+
 void TimedFaults::PauseUntil(int process, nanoseconds end) {
   Pause(process);
   paused_.emplace_back(process, end);
@@ -42,6 +44,9 @@ void TimedFaults::Tick() {
   });
   PlaceFaults faults = store_;
   faults.full = Now() < full_until_;
+  if (Now() < fail_until_) {
+    faults.unavailable_one_in = kFailingOneIn;
+  }
   if (Now() < hang_until_) {
     faults.delay_max = std::max(faults.delay_max, hang_);
   }

@@ -25,6 +25,8 @@ class TimedFaults {
   void SlowUntil(int process, std::chrono::nanoseconds end,
                  std::chrono::nanoseconds wait, std::chrono::nanoseconds then);
   void FullUntil(std::chrono::nanoseconds end) { full_until_ = end; }
+  // Every second call of it fails, or is not answered.
+  void FailUntil(std::chrono::nanoseconds end) { fail_until_ = end; }
   // Calls of the store that begin before `end` take up to `wait`.
   void HangUntil(std::chrono::nanoseconds end, std::chrono::nanoseconds wait);
   // From now on the store says what became of every call.
@@ -33,9 +35,10 @@ class TimedFaults {
   // Ends those whose time is over. To be called often.
   void Tick();
 
-  // Calls of the store may be slow until then; or it is full.
+  // Calls of the store may be slow until then; or it is full, or fails.
   std::chrono::nanoseconds slow_until() const { return slow_until_; }
   std::chrono::nanoseconds full_until() const { return full_until_; }
+  std::chrono::nanoseconds fail_until() const { return fail_until_; }
 
  private:
   struct Slow {
@@ -49,6 +52,7 @@ class TimedFaults {
   std::vector<std::pair<int, std::chrono::nanoseconds>> paused_;  // until when
   std::vector<Slow> slow_;
   std::chrono::nanoseconds full_until_{0};
+  std::chrono::nanoseconds fail_until_{0};
   std::chrono::nanoseconds hang_until_{0};
   std::chrono::nanoseconds slow_until_{0};
   std::chrono::nanoseconds hang_{0};

@@ -156,6 +156,13 @@ bool Troubles::BeginForAll(const Fault& fault) {
       ++counts_.store;
       timed_.FullUntil(end);
       return true;
+    case Fault::kFail:
+      ++counts_.store;
+      timed_.FailUntil(end);
+      return true;
+    case Fault::kRot:
+      cluster_.Rot();
+      return true;
     case Fault::kHang:
       ++counts_.store;
       timed_.HangUntil(end, fault.wait);
@@ -258,7 +265,8 @@ void Troubles::EndTimed() {
     health.Trouble(Now(), Whom::kAll);
   }
   // A start with other troubles may have to read longer than others wait.
-  const auto until = std::max(timed_.slow_until(), timed_.full_until());
+  const auto until =
+      std::max({timed_.slow_until(), timed_.full_until(), timed_.fail_until()});
   if (Now() < until && !health.AllAreAtWork()) {
     health.Trouble(until, Whom::kChief);
   }

@@ -24,13 +24,14 @@ struct WorldCounts {
   uint64_t wall_steps = 0;
   uint64_t slow = 0;   // hosts with too much to do
   uint64_t power = 0;  // losses of power
-  uint64_t store = 0;  // it was full, or slow, for a while
+  uint64_t store = 0;  // it was full or slow, or failed, for a while
+  uint64_t rot = 0;    // bits of checkpoints that changed
   // Calls of the store that did not say what they did.
   uint64_t unavailable = 0;
 
   uint64_t faults() const {
     return resets + kills + stops + parts + pauses + seconds + wall_steps +
-           slow + power + store + unavailable;
+           slow + power + store + rot + unavailable;
   }
   WorldCounts& operator+=(const WorldCounts& other) {
     contributions += other.contributions;
@@ -48,6 +49,7 @@ struct WorldCounts {
     slow += other.slow;
     power += other.power;
     store += other.store;
+    rot += other.rot;
     unavailable += other.unavailable;
     return *this;
   }
@@ -63,6 +65,7 @@ inline constexpr LeftOut kLeaveStoreFaults = LeftOut{1} << 31;  // of a job
 
 struct WorldResult {
   std::string broken;         // what does not hold; empty: all holds
+  bool lost = false;          // no checkpoint is left that has not rotted
   std::string job;            // what the seed drew, in words
   LeftOut can_leave_out = 0;  // what there is
   Outcome outcome;

@@ -66,11 +66,12 @@ class HeldName : public HeldLock {
 // What a loss of power leaves of a file.
 std::shared_ptr<SimDisk::File> Survive(const SimDisk::File& file) {
   auto left = std::make_shared<SimDisk::File>();
+  const size_t safe = std::min(file.synced, file.kept);
   const size_t more =
       static_cast<size_t>(RandomBelow(file.bytes.size() - file.synced + 1));
   left->bytes = file.bytes.substr(0, file.synced + more);
   if (RandomBelow(2) == 0) {
-    std::fill(left->bytes.begin() + static_cast<int64_t>(file.synced),
+    std::fill(left->bytes.begin() + static_cast<int64_t>(safe),
               left->bytes.end(), '\0');
   }
   left->synced = left->bytes.size();
@@ -104,6 +105,17 @@ void SimDisk::LosePower() {  // I2
   now_ = durable_ = std::move(left);
   locks_.clear();
   OnChangeOfAll();
+}
+
+bool SimDisk::Rot(const std::string& path) {
+  const auto found = now_.find(path);
+  if (found == now_.end() || found->second == nullptr ||
+      found->second->bytes.empty()) {
+    return false;
+  }
+  FlipOneBit(&found->second->bytes);
+  OnChange(path);
+  return true;
 }
 
 bool SimDisk::IsDirectory(const std::string& path) const {
@@ -214,10 +226,14 @@ absl::Status SimDisk::Append(const std::string& path, File* file,
 }
 
 absl::Status SimDisk::Sync(const std::string& path, File* file) {
-  return Call(path, [&] {
+  const absl::Status status = Call(path, [&] {
     file->synced = file->bytes.size();
     return absl::OkStatus();
   });
+  if (!status.ok()) {  // I4
+    file->kept = std::min(file->kept, file->synced);
+  }
+  return status;
 }
 
 absl::Status SimDisk::Rename(const std::string& from, const std::string& to) {

@@ -12,6 +12,8 @@
 //       changes to a directory's names those that were synced and, in their
 //       order, some of the others. Nothing else is promised by POSIX.
 //   I3. The death of a process loses nothing but its locks.
+//   I4. What a sync that failed was to make durable no later one makes durable:
+//       Linux takes those pages for clean.
 // Threads: for fibres.
 #ifndef SIM_PLACES_DISK_H_
 #define SIM_PLACES_DISK_H_
@@ -34,6 +36,7 @@ class SimDisk : public Files, public Place {
 
   void OnProcessGone(int process) override;
   void LosePower() override;
+  bool Rot(const std::string& path) override;
 
   absl::StatusOr<std::unique_ptr<FileReader>> Open(
       const std::string& path) override;
@@ -59,7 +62,8 @@ class SimDisk : public Files, public Place {
   // For readers, writers and locks.
   struct File {
     std::string bytes;
-    size_t synced = 0;  // of these, the first ones
+    size_t synced = 0;       // of these, the first ones, as the last sync says
+    size_t kept = SIZE_MAX;  // and of those the first ones, see I4
   };
   absl::Status Read(const std::string& path, const File& file, int64_t offset,
                     void* data, size_t bytes);

@@ -80,6 +80,18 @@ void SimObjectStore::Put(const std::string& name, absl::string_view contents) {
   Written();
 }
 
+bool SimObjectStore::Rot(const std::string& name) {
+  const auto found = objects_.find(name);
+  if (found == objects_.end() || found->second->empty()) {
+    return false;
+  }
+  std::string contents = *found->second;
+  FlipOneBit(&contents);
+  found->second = std::make_shared<const std::string>(std::move(contents));
+  OnChange(name);
+  return true;
+}
+
 bool SimObjectStore::HasBelow(const std::string& directory) const {
   const std::string prefix = Below(directory);
   const auto first = objects_.lower_bound(prefix);

@@ -20,6 +20,8 @@ namespace weir::sim {
 
 class SimObjectStore : public ObjectStore, public Place {
  public:
+  bool Rot(const std::string& name) override;
+
   absl::StatusOr<std::unique_ptr<FileReader>> Open(
       const std::string& name) override;
   absl::StatusOr<std::string> ReadAll(const std::string& name) override;

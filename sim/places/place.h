@@ -7,7 +7,8 @@
 // Invariants
 //   I1. A call takes effect as a whole at one point of its time. A process that
 //       is killed in the middle may have had its effect or not.
-//   I2. A call that ends with UNAVAILABLE was carried out, or not.
+//   I2. A call that ends with UNAVAILABLE, as of a store that does not answer or
+//       a disk that fails, was carried out, or not.
 // Threads: for fibres.
 #ifndef SIM_PLACES_PLACE_H_
 #define SIM_PLACES_PLACE_H_
@@ -28,7 +29,7 @@ namespace weir::sim {
 
 struct PlaceFaults {
   std::chrono::nanoseconds delay_max{5'000'000};
-  // Of an object store: one call in so many ends with UNAVAILABLE; 0: none.
+  // One call in so many ends with UNAVAILABLE; 0: none.
   uint64_t unavailable_one_in = 0;
   bool full = false;  // what writes ends with RESOURCE_EXHAUSTED
 };
@@ -63,8 +64,15 @@ class Place {
   virtual void OnProcessGone(int /*process*/) {}
   // Every host of the job loses its power; no process is left.
   virtual void LosePower() {}
+  // One bit of a file or object changes. False if there is none of that name,
+  // or it is empty.
+  virtual bool Rot(const std::string& name) = 0;
 
  protected:
+  static void FlipOneBit(std::string* bytes) {
+    const auto at = static_cast<size_t>(RandomBelow(bytes->size()));
+    (*bytes)[at] = static_cast<char>((*bytes)[at] ^ (1 << RandomBelow(8)));
+  }
   // Spends the time of a call, with `effect` in the middle of it.
   template <typename Effect>
   absl::Status Call(const std::string& name, Effect effect) {
@@ -83,7 +91,7 @@ class Place {
     if (fails) {  // I2
       ++unavailable_;
       return absl::UnavailableError(
-          absl::StrCat(name, ": the store does not answer"));
+          absl::StrCat(name, ": does not answer, or fails"));
     }
     return status;
   }

@@ -2,6 +2,8 @@
 // leaves what POSIX promises of a loss of power.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -61,6 +63,56 @@ TEST(SimDiskTest, NamesOfADirectoryAreLostFromTheLastOneOn) {
   }
   EXPECT_EQ(left,
             (std::set<std::string>{"", "/a /a/inside ", "/a /a/inside /b "}));
+}
+
+// Linux tells of a failure to write back once, and takes the pages for clean.
+TEST(SimDiskTest, WhatASyncFailedToWriteNoLaterOneWrites) {
+  std::set<std::string> left;
+  int failures = 0;
+  for (int i = 0; i < 200; ++i) {
+    SimDisk disk;
+    auto writer = *disk.Create("/file");
+    ASSERT_TRUE(disk.SyncDirectory("/").ok());
+    ASSERT_TRUE(writer->Append("ab", 2).ok());
+    disk.SetFaults({.unavailable_one_in = 2});
+    const absl::Status first = writer->Sync();
+    disk.SetFaults({});
+    ASSERT_TRUE(writer->Append("c", 1).ok());
+    ASSERT_TRUE(writer->Sync().ok());
+    disk.LosePower();
+    const std::string after = *disk.ReadAll("/file");
+    if (first.ok()) {
+      EXPECT_EQ(after, "abc");
+    } else {
+      EXPECT_TRUE(absl::IsUnavailable(first));
+      ++failures;
+      left.insert(after);
+    }
+  }
+  EXPECT_GT(failures, 50);
+  EXPECT_EQ(left, (std::set<std::string>{"abc", std::string("\0\0\0", 3),
+                                         std::string("ab\0", 3)}));
+}
+
+template <typename PlaceType>
+void ExpectOneBitRots() {
+  PlaceType place;
+  const std::string contents(5, 'a');
+  ASSERT_TRUE(place.WriteAtomically("/file", contents).ok());
+  EXPECT_FALSE(place.Rot("/other"));
+  EXPECT_TRUE(place.Rot("/file"));
+  const std::string after = *place.ReadAll("/file");
+  ASSERT_EQ(after.size(), contents.size());
+  int bits = 0;
+  for (size_t i = 0; i < after.size(); ++i) {
+    bits += std::popcount(static_cast<uint8_t>(after[i] ^ contents[i]));
+  }
+  EXPECT_EQ(bits, 1);
+}
+
+TEST(SimPlacesTest, OneBitRots) {
+  ExpectOneBitRots<SimDisk>();
+  ExpectOneBitRots<SimObjectStore>();
 }
 
 TEST(SimDiskTest, ALockEndsWithItsProcess) {
