@@ -7,8 +7,8 @@
 // Invariants
 //   I1. A call takes effect as a whole at one point of its time. A process that
 //       is killed in the middle may have had its effect or not.
-//   I2. A call that ends with UNAVAILABLE, as of a store that does not answer or
-//       a disk that fails, was carried out, or not.
+//   I2. A call that ends with UNAVAILABLE, as of a store that does not answer
+//       or a disk that fails, was carried out, or not.
 // Threads: for fibres.
 #ifndef SIM_PLACES_PLACE_H_
 #define SIM_PLACES_PLACE_H_

@@ -70,8 +70,12 @@ bool Spoiled(Where where) {
     nanosleep(&pause, nullptr);
     fault = Read();
   }
-  errno = fault == Fault::kFull ? ENOSPC : fault == Fault::kFail ? EIO : before;
-  return fault != Fault::kNone;
+  if (fault == Fault::kNone) {
+    errno = before;
+    return false;
+  }
+  errno = fault == Fault::kFull ? ENOSPC : EIO;
+  return true;
 }
 
 template <class Function>

@@ -42,8 +42,8 @@ bool StartSequence::LastAnswer(int shard, const absl::Status& status) {
   return std::count(answered_.begin(), answered_.end(), false) == 0;
 }
 
-// I3. A shard that another chief has loaded meanwhile refuses this one. Which of
-// the two has more is not known before all have answered.
+// I3. A shard that another chief has loaded meanwhile refuses this one. Which
+// of the two has more is not known before all have answered.
 bool StartSequence::LastLoaded(int shard, const absl::Status& status) {
   if (absl::IsPermissionDenied(status)) {
     taken_[shard] = Annotate(status, facts_.tracker.Name(shard));

@@ -19,6 +19,8 @@ constexpr int64_t kLookAgainNs = 1'000'000'000;
 // A place that does not say for so long whether DONE is there keeps no ps from
 // its end: that there is another chief is rare.
 constexpr int64_t kLookMaxNs = 5'000'000'000;
+// Then it is told so.
+constexpr int64_t kTellNs = 2'000'000'000;
 // For the reports of the last contributions, which are on their way: a worker
 // sends them within a heartbeat, unless it died.
 constexpr double kLastReportsWait = 2.0;  // s
@@ -213,11 +215,13 @@ bool JobEnd::WorkersAreGone() const {
 }
 
 bool JobEnd::TimeIsUp(double seconds) const {
+  const int64_t look_ns =
+      facts_.now_ns() < look_until_ns_ ? kLookMaxNs + kTellNs : 0;
   // Tasks of a job that was done before may only just be starting.
   if (done_before()) {
-    return facts_.now_ns() - begun_ns_ > facts_.lost_after_ns;
+    return facts_.now_ns() - begun_ns_ > facts_.lost_after_ns + look_ns;
   }
-  return facts_.SecondsInPhase() > seconds;
+  return facts_.SecondsInPhase() > seconds + static_cast<double>(look_ns) / 1e9;
 }
 
 // --------------------------------------------------------------- the ps
@@ -284,11 +288,14 @@ void JobEnd::ShutDownThoseThatAnswer(bool done_seen) {
     }
   }
   if (!waits) {
-    look_since_ns_ = 0;
+    if (std::exchange(look_since_ns_, 0) != 0) {
+      look_until_ns_ = now_ns + kTellNs;
+    }
     return;
   }
   if (look_since_ns_ == 0) {
     look_since_ns_ = now_ns;
+    look_until_ns_ = now_ns + kLookMaxNs + kTellNs;
   }
   if (!look_asked_ && now_ns >= look_ns_) {
     look_asked_ = true;
@@ -324,6 +331,10 @@ void JobEnd::OnShutdown(int shard, const absl::Status& status) {
   }
   asked_[shard] = false;
   hello_ticket_[shard] = 0;
+  if (std::count(asked_.begin(), asked_.end(), true) == 0 &&
+      look_since_ns_ == 0) {
+    look_until_ns_ = 0;
+  }
   // I6. It may only just have started: Tick asks it again.
   shut_down_[shard] =
       status.ok() || absl::IsPermissionDenied(status) || !SeeksPs();

@@ -81,7 +81,7 @@ class JobEnd {
   // True if every worker heard of the end and left, or need not be waited for.
   bool WorkersAreGone() const;
   // Whether a phase has waited long enough that waits for `seconds` in a job of
-  // this chief.
+  // this chief; longer while it looks for DONE.
   bool TimeIsUp(double seconds) const;
   void GiveWay(const absl::Status& why);
   void ShutDown(int shard, const Sender& sender);
@@ -106,6 +106,7 @@ class JobEnd {
   bool look_asked_ = false;    // LookForDone is under way
   int64_t look_ns_ = 0;        // not again before
   int64_t look_since_ns_ = 0;  // an empty ps waits for its answer; 0: none
+  int64_t look_until_ns_ = 0;  // the end waits for it, and for that ps
   bool shutdown_ps_ = false;
   bool anew_ = false;  // BeginAnew
   bool superseded_ = false;

@@ -198,19 +198,23 @@ TEST(JobStateEndTest, AFailedJobTellsLatecomersItsError) {
   EXPECT_THAT(world.workers[1].stop->reason(), HasSubstr("ps 1"));
 }
 
-// The chief acknowledges a heartbeat by its number and counts it once.
+// All is done and told, and ps 1 is gone.
+void EndWithoutPs1(ChiefWorld* world) {
+  DoEverything(world);
+  EXPECT_TRUE(world->Beat(0).ok());
+  EXPECT_TRUE(world->Beat(1).ok());
+  world->Run(3);
+  EXPECT_EQ(world->done, "ckpt-20");
+  LosePs(world, 1);
+  Leave(world, 0);
+  Leave(world, 1);
+}
+
 // A ps is started again while the job ends. Nobody but this chief can tell it
 // that there is nothing left to wait for.
 TEST(JobStateEndTest, APsThatComesBackEmptyIsToldOfTheEnd) {
   ChiefWorld world(2, 2, SmallSpec());
-  DoEverything(&world);
-  EXPECT_TRUE(world.Beat(0).ok());
-  EXPECT_TRUE(world.Beat(1).ok());
-  world.Run(3);
-  EXPECT_EQ(world.done, "ckpt-20");
-  LosePs(&world, 1);
-  Leave(&world, 0);
-  Leave(&world, 1);
+  EndWithoutPs1(&world);
   world.Run(3);
   EXPECT_TRUE(world.shards[0].shut_down);
   EXPECT_FALSE(world.finished.has_value());
@@ -225,13 +229,7 @@ TEST(JobStateEndTest, APsThatComesBackEmptyIsToldOfTheEnd) {
 // Another chief removed DONE and trains on; the ps was started again for it.
 TEST(JobStateEndTest, APsThatComesBackEmptyForAnotherChiefIsLeftAlone) {
   ChiefWorld world(2, 2, SmallSpec());
-  DoEverything(&world);
-  EXPECT_TRUE(world.Beat(0).ok());
-  EXPECT_TRUE(world.Beat(1).ok());
-  world.Run(3);
-  LosePs(&world, 1);
-  Leave(&world, 0);
-  Leave(&world, 1);
+  EndWithoutPs1(&world);
   world.Run(3);
   EXPECT_FALSE(world.finished.has_value());
   world.done.clear();
@@ -245,18 +243,13 @@ TEST(JobStateEndTest, APsThatComesBackEmptyForAnotherChiefIsLeftAlone) {
 
 TEST(JobStateEndTest, APsThatStaysAwayHoldsTheEndUpForAWhileOnly) {
   ChiefWorld world(2, 2, SmallSpec());
-  DoEverything(&world);
-  EXPECT_TRUE(world.Beat(0).ok());
-  EXPECT_TRUE(world.Beat(1).ok());
-  world.Run(3);
-  LosePs(&world, 1);
-  Leave(&world, 0);
-  Leave(&world, 1);
+  EndWithoutPs1(&world);
   world.Run(12);  // lost_after_seconds is 10
   ASSERT_TRUE(world.finished.has_value());
   EXPECT_TRUE(world.finished->ok()) << *world.finished;
 }
 
+// The chief acknowledges a heartbeat by its number and counts it once.
 TEST(JobStateEndTest, ReportsThatComeTwiceCountOnce) {
   JobSpec spec = SmallSpec();
   spec.mutable_train()->set_steps(5);

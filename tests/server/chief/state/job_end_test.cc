@@ -121,6 +121,24 @@ TEST(JobEndTest, AnEmptyPsIsLeftAloneOnceDoneIsGone) {  // I6
   EXPECT_EQ(e.finishes, 1);
 }
 
+// The job waits 10 s for its tasks, and a ps is back only then.
+TEST(JobEndTest, TheEndWaitsForALookThatHasBegun) {
+  Ending e(/*done_before=*/true);
+  e.end.BeginDone("mine");
+  e.clock.Advance(std::chrono::seconds(9));
+  e.Hello(0, "");
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));
+  e.clock.Advance(std::chrono::seconds(4));
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));
+  EXPECT_EQ(e.finishes, 0);
+  e.end.OnLooked(absl::OkStatus());
+  EXPECT_EQ(e.ShutDowns(), std::vector<int>{0});
+  EXPECT_EQ(e.finishes, 0);
+  e.end.OnShutdown(0, absl::OkStatus());
+  e.ShutDowns();
+  EXPECT_EQ(e.finishes, 1);
+}
+
 TEST(JobEndTest, APlaceThatDoesNotSayWhetherDoneIsThereKeepsNoPs) {
   Ending e(/*done_before=*/true);
   e.end.BeginDone("mine");
