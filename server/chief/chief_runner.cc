@@ -436,6 +436,7 @@ void ChiefRunner::CarryOutFiles(Action action) {
       if (!cut->complete) {
         WarnIf(RemoveDone(*disk));
       }
+      Post(inbox, [](JobState* state) { state->OnTrainLogCut(); });
     } else if (const auto* spread = std::get_if<AppendHistograms>(&action)) {
       disk->board.AddHistograms(spread->step, spread->histograms);
     } else if (const auto* done = std::get_if<WriteDone>(&action)) {

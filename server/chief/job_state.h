@@ -65,6 +65,8 @@ class JobState {
   CheckpointCycle& checkpoint() { return checkpoints_.cycle(); }
   JobEnd& end() { return end_; }
 
+  void OnTrainLogCut() { facts_.cutting = false; }
+
   // Answers of the shards.
   void OnHello(int shard, const absl::StatusOr<HelloReply>& reply);
   void OnSlotsSet(int shard, const absl::Status& status);

@@ -150,6 +150,7 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
   facts_.had_finished =
       facts_.options.newest_finished && newest->name() == facts_.checkpoint;
   if (!facts_.stop.has_value()) {  // else nobody trains
+    facts_.cutting = true;
     facts_.Do(CutTrainLog{facts_.step, facts_.Complete()});
   }
   for (const TrainLine& line : facts_.options.train_lines) {

@@ -101,6 +101,9 @@ bool CheckpointKeeper::WaitsForTornWorker() {
 }
 
 void CheckpointKeeper::Begin() {
+  if (facts_.cutting) {
+    return;  // its directory would come behind that, and workers wait for it
+  }
   if (!training() && facts_.checkpoint_step == facts_.step_count) {
     finished_ = true;  // it is there already
     return;
@@ -136,7 +139,7 @@ absl::Status CheckpointKeeper::Advance() {
   // A stop gives up on freezing after a while, since whoever asked for it may
   // kill us soon. What is frozen is whole, and its files are waited for.
   if (training() && stopping() && cycle_.state() < State::kWriting &&
-      cycle_.state() != State::kPreparing &&
+      cycle_.state() != State::kPreparing && !facts_.cutting &&
       facts_.SecondsSince(facts_.stop_ns) > facts_.options.torn_wait) {
     return absl::CancelledError(
         absl::StrCat(*facts_.stop, ": stopped without a checkpoint of step ",

@@ -75,7 +75,7 @@ struct DiscardCheckpoint {
 };
 
 // Cuts train.jsonl after `step`, and removes DONE unless nothing is left to do.
-// There is no answer.
+// Answered by OnTrainLogCut.
 struct CutTrainLog {
   uint64_t step = 0;
   bool complete = false;

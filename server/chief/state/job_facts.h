@@ -129,6 +129,7 @@ struct JobFacts {
 
   std::string checkpoint;  // the newest that is committed
   std::optional<uint64_t> checkpoint_step;
+  bool cutting = false;  // CutTrainLog is under way
   // It goes on from a checkpoint at which all of its programs had finished.
   bool had_finished = false;
 

@@ -423,6 +423,9 @@ void ChiefWorld::Run(const Action& action) {
     if (!cut->complete) {
       done.clear();
     }
+    if (!no_cut) {
+      chief_->OnTrainLogCut();
+    }
   } else if (const auto* write = std::get_if<WriteDone>(&action)) {
     if (done_error.ok()) {
       done = write->checkpoint;

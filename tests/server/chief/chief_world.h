@@ -109,6 +109,7 @@ class ChiefWorld {
   absl::Status done_error;      // of writing DONE
   bool manifest_stays = false;  // after commit_error: its last fsync failed
   bool damaged = false;         // the newest checkpoint
+  bool no_cut = false;          // cutting train.jsonl hangs
   bool no_freeze = false;       // snapshots hang
   bool no_write = false;        // frozen, but their files hang
   bool takes_no_slot = false;   // workers are deaf to take_slot

@@ -48,6 +48,23 @@ TEST(JobStateCheckpointTest, AsyncHoldsFreezesReleases) {
   }
 }
 
+// A slow store takes long to cut train.jsonl at the start, and the directory of
+// a checkpoint comes behind that.
+TEST(JobStateCheckpointTest, NobodyIsHeldWhileTrainJsonlIsCut) {
+  ChiefWorld world(2, 2, EverySteps(400, 10));
+  world.no_cut = true;
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  world.Work(20);
+  ASSERT_GT(world.chief().status().step(), 20u);
+  EXPECT_EQ(world.holds, 0);
+  world.chief().OnTrainLogCut();
+  world.Work(20);
+  EXPECT_GT(world.holds, 0);
+  EXPECT_FALSE(world.disk.empty());
+}
+
 TEST(JobStateCheckpointTest, SyncAsksAheadForWholePeriods) {
   ChiefWorld world(2, 2, EverySteps(200, 50, true));
   world.StartChief();
