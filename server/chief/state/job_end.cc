@@ -271,8 +271,9 @@ bool JobEnd::HasAnswered(int shard) const {
 
 void JobEnd::ShutDownThoseThatAnswer(bool done_seen) {
   const int64_t now_ns = facts_.now_ns();
-  const bool ends_empty = done_seen || (look_since_ns_ != 0 &&
-                                        now_ns - look_since_ns_ > kLookMaxNs);
+  const bool done_is_there =
+      done_seen ||
+      (look_since_ns_ != 0 && now_ns - look_since_ns_ > kLookMaxNs);
   bool waits = false;  // for a look
   for (int s = 0; s < facts_.tracker.count(); ++s) {
     if (!HasAnswered(s)) {
@@ -281,7 +282,7 @@ void JobEnd::ShutDownThoseThatAnswer(bool done_seen) {
     const HelloReply& hello = facts_.tracker.hello(s);
     if (hello.state() != EMPTY && !IsOurs(hello)) {
       shut_down_[s] = true;  // I5: it was given to another job meanwhile
-    } else if (hello.state() == EMPTY && !ends_empty) {
+    } else if (NeedsDone(hello) && !done_is_there) {
       waits = true;
     } else {
       ShutDown(s, SenderFor(s));
@@ -305,7 +306,6 @@ void JobEnd::ShutDownThoseThatAnswer(bool done_seen) {
 
 void JobEnd::OnLooked(const absl::Status& there) {
   look_asked_ = false;
-  look_ns_ = facts_.now_ns() + kLookAgainNs;
   if (!SeeksPs()) {
     return;
   }
@@ -313,14 +313,14 @@ void JobEnd::OnLooked(const absl::Status& there) {
     ShutDownThoseThatAnswer(/*done_seen=*/true);
   } else if (absl::IsNotFound(there)) {  // I6
     facts_.Say(
-        "DONE was removed: another chief goes on with the job, and this "
-        "one ends no ps that holds nothing");
+        "DONE was removed: another chief goes on with the job, and this one "
+        "ends no ps that is there for it");
     for (int s = 0; s < facts_.tracker.count(); ++s) {
-      shut_down_[s] =
-          shut_down_[s] ||
-          (HasAnswered(s) && facts_.tracker.hello(s).state() == EMPTY);
+      shut_down_[s] = shut_down_[s] ||
+                      (HasAnswered(s) && NeedsDone(facts_.tracker.hello(s)));
     }
   } else {
+    look_ns_ = facts_.now_ns() + kLookAgainNs;
     facts_.Warn("looking for DONE: ", there.message());
   }
 }

@@ -16,8 +16,9 @@
 //   I5. A ps that another job has is not ended.
 //   I6. When the job is done every ps is told, also one that was lost and comes
 //       back empty: it would wait without end for a chief that is gone. But not
-//       when DONE is gone: then another chief goes on with the job, and the ps
-//       was started for it.
+//       when DONE is gone: then another chief goes on with the job, and an
+//       empty ps was started for it. Of a job that was done before none is
+//       ended then.
 // Threads: compatible.
 // Owns/borrows: borrows the facts.
 #ifndef SERVER_CHIEF_STATE_JOB_END_H_
@@ -93,8 +94,12 @@ class JobEnd {
   bool IsOurs(const HelloReply& hello) const;
   // Whether a ps has answered since it was asked, and is to be ended or left.
   bool HasAnswered(int shard) const;
-  // Ends each ps that has answered since it was asked; those that are empty
-  // only if DONE was seen after their answer, or the place says nothing.
+  // Whether it is ended only where DONE is still there (I6).
+  bool NeedsDone(const HelloReply& hello) const {
+    return hello.state() == EMPTY || done_before();
+  }
+  // Ends each ps that has answered since it was asked; those that need DONE
+  // only if it was seen after their answer, or the place says nothing.
   void ShutDownThoseThatAnswer(bool done_seen);
   void Finish();
 
