@@ -131,9 +131,13 @@ JobPlan DrawJobPlan() {
   plan.block_elements = Pick({1024, 4096});
   plan.script = RandomBelow(4) == 0;
   plan.evaluator = !plan.script && RandomBelow(3) == 0;
-  plan.table = !plan.script && RandomBelow(3) == 0;
+  plan.table = RandomBelow(3) == 0;
   if (plan.script) {
     plan.in_step = static_cast<uint64_t>(plan.workers);
+  }
+  if (plan.script && plan.mode == Mode::kSync) {
+    plan.optimizer = static_cast<int>(RandomBelow(6));
+    plan.row_optimizer = static_cast<int>(RandomBelow(5));
   }
   plan.pace = Pick({milliseconds(0), milliseconds(20), milliseconds(200)});
   plan.batch_time =
@@ -275,6 +279,7 @@ std::string JobPlan::Words() const {
       " steps, saved every ", every_steps, ", ", block_elements,
       " elements a block, ", table ? "a table, " : "",
       evaluator ? "an evaluator, " : "", script ? "scripts, " : "",
+      "optimizers ", optimizer, " and ", row_optimizer, ", ",
       "turns of workers take up to ", pace / milliseconds(1), " ms, batches ",
       batch_time / milliseconds(1), " ms, whoever is silent is lost after ",
       lost_after / seconds(1), " s, messages up to ",

@@ -66,10 +66,14 @@ struct JobPlan {
   uint64_t every_steps = 1;
   int block_elements = 64;
   bool disk = false;   // checkpoints are on one, not in an object store
-  bool table = false;  // the model reads an embedding table
+  bool table = false;  // the model, or a script, reads an embedding table
   bool evaluator = false;
   // Its workers are programs of the SDK, without a job file.
   bool script = false;
+  // Of a script, of values and of rows, as numbers of their Kinds. Only in sync,
+  // where the order is fixed, else sums of whole numbers say the same.
+  int optimizer = 0;
+  int row_optimizer = 0;
   // Each turn of a worker takes up to so long, as if it had much to compute.
   std::chrono::nanoseconds pace{0};
   // What a contribution's batch takes to read; a script rests so long.

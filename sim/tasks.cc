@@ -67,10 +67,18 @@ JobPlace MakePlace(const JobPlan& plan, const std::string& data_dir) {
   place.has_evaluator = plan.evaluator;
   if (plan.script) {
     // As `weir_chief` without a job file.
-    place.script = ScriptOptions{plan.mode, plan.pushes_of_rank(),
-                                 plan.batch_time, nullptr};
-    place.spec.mutable_checkpoint()->set_every_steps(plan.every_steps);
-    place.spec.mutable_checkpoint()->set_keep(2);
+    place.script = ScriptOptions{.mode = plan.mode,
+                                 .pushes = plan.pushes_of_rank(),
+                                 .table = plan.table,
+                                 .optimizer = plan.optimizer,
+                                 .row_optimizer = plan.row_optimizer,
+                                 .rest = plan.batch_time};
+    Checkpoint* const checkpoint = place.spec.mutable_checkpoint();
+    checkpoint->set_every_steps(plan.every_steps);
+    checkpoint->set_keep(2);
+    if (plan.table) {
+      checkpoint->set_tables_full_every(4);
+    }
     return place;
   }
   absl::StatusOr<JobSpec> spec = ParseJobSpec(plan.SpecText(), "sim");

@@ -28,7 +28,11 @@ inline constexpr char kChief[] = "chief:1";  // its address
 // What the programs of a job of scripts do.
 struct ScriptOptions {
   Mode mode = Mode::kAsync;
-  uint64_t pushes = 0;               // of each rank
+  uint64_t pushes = 0;  // of each rank
+  bool table = false;   // each push has rows, too
+  // Of JobPlan.
+  int optimizer = 0;
+  int row_optimizer = 0;
   std::chrono::nanoseconds rest{0};  // before each
   // Hears the pushes of a rank that its program knows to be taken.
   std::function<void(int rank, uint64_t pushes)> on_pushes;
