@@ -70,8 +70,8 @@ struct JobPlan {
   bool evaluator = false;
   // Its workers are programs of the SDK, without a job file.
   bool script = false;
-  // Of a script, of values and of rows, as numbers of their Kinds. Only in sync,
-  // where the order is fixed, else sums of whole numbers say the same.
+  // Of a script, of values and of rows, as numbers of their Kinds. Only in
+  // sync, where the order is fixed; else sums of whole numbers say the same.
   int optimizer = 0;
   int row_optimizer = 0;
   // Each turn of a worker takes up to so long, as if it had much to compute.

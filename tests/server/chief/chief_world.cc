@@ -441,25 +441,29 @@ void ChiefWorld::Run(const Action& action) {
     }
     finished = finish->status;
   } else if (const auto* send = std::get_if<SendCommand>(&action)) {
-    for (auto& [w, worker] : workers) {
-      if (worker.stream != send->stream) {
-        continue;
-      }
-      if (send->command.has_stop()) {
-        worker.stop = send->command.stop();
-      } else if (send->command.has_take_slot()) {
-        worker.take = static_cast<int>(send->command.take_slot());
-      } else {
-        worker.held = send->command.hold();
-        holds += worker.held ? 1 : 0;
-      }
-    }
+    Deliver(*send);
   } else if (const auto* end = std::get_if<EndStream>(&action)) {
     for (auto& [w, worker] : workers) {
       if (worker.stream == end->stream) {
         worker.stream = 0;
         worker.error = end->status;
       }
+    }
+  }
+}
+
+void ChiefWorld::Deliver(const SendCommand& send) {
+  for (auto& [w, worker] : workers) {
+    if (worker.stream != send.stream) {
+      continue;
+    }
+    if (send.command.has_stop()) {
+      worker.stop = send.command.stop();
+    } else if (send.command.has_take_slot()) {
+      worker.take = static_cast<int>(send.command.take_slot());
+    } else {
+      worker.held = send.command.hold();
+      holds += worker.held ? 1 : 0;
     }
   }
 }

@@ -123,6 +123,7 @@ class ChiefWorld {
  private:
   void Take();
   void Run(const Action& action);
+  void Deliver(const SendCommand& send);
   void LeaveIfStopped(int w);
   void Call(const ShardCall& call);
   void Snapshot(int s, const SnapshotRequest& request);
