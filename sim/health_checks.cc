@@ -231,8 +231,9 @@ absl::Status HealthChecks::OnEnd(int process, int code) {
   const nanoseconds calm = Now() - trouble_until_;
   // At a slow store the first start takes longer than others wait for it.
   const nanoseconds start = kObjectsOfStart * plan_.object_time();
-  if (code != kExitReplaced && calm > plan_.lost_after + kEffectMax + start &&
-      Now() > start) {  // I1
+  // A program of a user that was told to end does so at its next long wait.
+  if (code != kExitReplaced && !leaving &&
+      calm > plan_.lost_after + kEffectMax + start && Now() > start) {  // I1
     return absl::InternalError(
         absl::StrCat(task, " ended with ", code, " after ",
                      std::min(calm, Now()) / seconds(1), " s without trouble"));

@@ -35,7 +35,7 @@ std::vector<Fault::Kind> DrawMix() {
   if (RandomBelow(2) == 0) {
     return all;
   }
-  std::vector<Fault::Kind> some(1 + RandomBelow(3));
+  std::vector<Fault::Kind> some(Pick<size_t>({1, 1, 2, 3}));
   for (Fault::Kind& kind : some) {
     kind = all[RandomBelow(all.size())];
   }
@@ -68,7 +68,7 @@ Fault DrawFault(const JobPlan& plan, const std::vector<Fault::Kind>& mix) {
         Pick({milliseconds(20), milliseconds(1000), milliseconds(5000)});
     fault.time *= 5;
   } else if (fault.kind == Fault::kHang) {
-    fault.wait = plan.disk ? Pick({seconds(1), seconds(60)})
+    fault.wait = plan.disk ? Pick({seconds(1), seconds(60), seconds(400)})
                            : Pick({seconds(10), seconds(400)});
     fault.time *= 20;
   } else if (fault.kind == Fault::kKill && RandomBelow(4) == 0) {
