@@ -131,6 +131,10 @@ void Cluster::Supervise(bool troubles_are_over) {
   for (const auto& task : tasks_) {
     SuperviseTask(task.get());
   }
+  together_ = together_ &&
+              !std::all_of(tasks_.begin(), tasks_.end(), [](const auto& task) {
+                return task->ended.has_value();
+              });
   EndStrays();
   network_.BreakSilent();
 }
@@ -150,13 +154,13 @@ void Cluster::SuperviseTask(Task* task) {
     }
   }
   if ((task->role == "ps" || task->is_script) && task->run != nullptr &&
-      WasDone(*task->run)) {
+      WasDone(*task)) {
     Kill(std::exchange(task->run, nullptr)->process);
     task->ended = kExitOk;
   }
   EndInterrupted(task);
   if (task->ended.has_value()) {
-    if (!task->ended_for_good() && Now() >= task->again_at) {
+    if (!task->ended_for_good() && Now() >= task->again_at && !together_) {
       task->StartWeirTask();
     }
     return;
@@ -192,11 +196,20 @@ void Cluster::EndInterrupted(Task* task) {
   }
 }
 
-void Cluster::Interrupt(Task* task, nanoseconds away_until) {
-  if (!task->ended.has_value()) {
-    task->supervisor->OnInterrupt(Now().count(), kTerminated);
-    task->away_until = away_until;
+void Cluster::InterruptAll(nanoseconds away_until, bool together) {
+  for (const auto& task : tasks_) {
+    if (!task->ended.has_value()) {
+      task->supervisor->OnInterrupt(Now().count(), kTerminated);
+      task->away_until = away_until;
+    }
   }
+  together_ = together_ || together;
+}
+
+bool Cluster::AllAreTerminated() const {
+  return std::all_of(tasks_.begin(), tasks_.end(), [](const auto& task) {
+    return task->run == nullptr || task->run->terminated;
+  });
 }
 
 void Cluster::CheckExit(const Task& task, const ProcessRun& run) {
@@ -415,13 +428,16 @@ bool Cluster::AllEnded() const {
 
 // As `weir task` looks for DONE, for a ps that could not hear its chief. Where
 // all could hear each other at the end of the job it has to hear it. Nobody
-// tells a script, nor the ps of scripts.
-bool Cluster::WasDone(const ProcessRun& run) const {
+// tells a script, nor the ps of scripts, which a chief that starts may need.
+bool Cluster::WasDone(const Task& task) const {
   if (!done_at_.has_value() || !over_at_.has_value() ||
       (!plan_.script && *done_at_ > deaf_until_ + kDeafMax)) {
     return false;
   }
-  return Now() - std::max({*done_at_, *over_at_, run.started}) > kDoneMax;
+  const nanoseconds start =
+      task.is_script ? nanoseconds(0) : plan_.start_time();
+  return Now() - std::max({*done_at_, *over_at_, task.run->started}) >
+         kDoneMax + start;
 }
 
 std::vector<float> Cluster::CheckEnd() {

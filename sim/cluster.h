@@ -71,8 +71,11 @@ class Cluster {
   void KillUntil(Task* task, std::chrono::nanoseconds back_at);
   // SIGTERM to its program.
   void Terminate(Task* task);
-  // SIGTERM to its `weir task`, also if none runs. It is started again then.
-  void Interrupt(Task* task, std::chrono::nanoseconds away_until);
+  // SIGTERM to every `weir task`, also of tasks that do not run. Each is started
+  // again then; `together`: not before the last has ended.
+  void InterruptAll(std::chrono::nanoseconds away_until, bool together);
+  // All that run have had SIGTERM: another one would change nothing.
+  bool AllAreTerminated() const;
   // Starts it once more. The process that is there stays, without a word from
   // the others at first.
   void StartSecond(Task* task, std::chrono::nanoseconds alone);
@@ -104,7 +107,7 @@ class Cluster {
   // What a user does about a checkpoint that is damaged.
   void AskUser(const Task& task, const ProcessRun& run);
   void EndStrays();
-  bool WasDone(const ProcessRun& run) const;
+  bool WasDone(const Task& task) const;
 
   const JobPlan plan_;
   WorldResult* const result_;
@@ -118,6 +121,7 @@ class Cluster {
   HealthChecks health_;
   Tasks tasks_;
   std::vector<Stray> strays_;
+  bool together_ = false;  // nobody is started again before all have ended
   std::optional<std::chrono::nanoseconds> done_at_;
   std::optional<std::chrono::nanoseconds> over_at_;  // no fault is to come
   std::chrono::nanoseconds deaf_until_{std::chrono::hours(-1)};

@@ -17,10 +17,8 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 // So long after trouble, and until whoever is silent is lost, it may still end
-// a task: the waits of a worker and a chief for each other are shorter, and a
-// start reads and writes fewer objects.
+// a task: the waits of a worker and a chief for each other are shorter.
 constexpr auto kEffectMax = seconds(65);
-constexpr int kObjectsOfStart = 60;
 // In quiet a worker that has work pushes something in so long. A checkpoint
 // keeps it waiting for some objects.
 constexpr auto kIdleMax = seconds(30);
@@ -42,8 +40,12 @@ constexpr auto kLongHold = seconds(1);
 constexpr int kMessagesOfHold = 4;
 constexpr int kTurnsOfHold = 4;
 constexpr int kPauses = 3;
+// So long, and a start, takes a chief until a ps that was lost has its values.
+constexpr auto kFillMax = seconds(10);
 // No stop is looked at that begins so soon after trouble.
 constexpr auto kBeforeStop = seconds(10);
+// But where all are at work again.
+constexpr auto kQuiet = seconds(2);
 
 // Of a ps or the chief.
 bool HoldsJob(const std::string& task) {
@@ -54,14 +56,18 @@ bool HoldsJob(const std::string& task) {
 
 void HealthChecks::Trouble(nanoseconds until, Whom whom) {
   Affect(until, whom);
-  if (whom != Whom::kWorker) {
+  // In sync a stop holds nobody.
+  const bool stops = whom == Whom::kWorker || whom == Whom::kEvaluator ||
+                     whom == Whom::kLeaving ||
+                     (whom == Whom::kUnheard && plan_.mode == Mode::kSync);
+  if (!stops) {
     to_save_.reset();
   }
 }
 
 void HealthChecks::Affect(nanoseconds until, Whom whom) {
   trouble_until_ = std::max(trouble_until_, until);
-  if (whom == Whom::kSilentChief) {
+  if (whom == Whom::kSilentChief || whom == Whom::kUnheard) {
     hard_trouble_until_ =
         std::max(hard_trouble_until_,
                  std::min(until, Now() + plan_.lost_after + kSilentMax));
@@ -69,7 +75,7 @@ void HealthChecks::Affect(nanoseconds until, Whom whom) {
   }
   if (whom == Whom::kWorker) {
     worker_trouble_until_ = std::max(worker_trouble_until_, until);
-  } else if (whom == Whom::kChief) {
+  } else if (whom == Whom::kChief || whom == Whom::kEvaluator) {
     chief_trouble_until_ = std::max(chief_trouble_until_, until);
   } else {
     hard_trouble_until_ = std::max(hard_trouble_until_, until);
@@ -94,9 +100,12 @@ HealthChecks::Process HealthChecks::Forget(int process) {
   if (HoldsJob(known.mapped().task)) {
     holder_gone_ = Now();
   }
-  // What a ps takes with it each script learns when it joins again.
-  if (plan_.script && absl::StartsWith(known.mapped().task, "ps")) {
-    of_slot_.clear();
+  if (absl::StartsWith(known.mapped().task, "ps")) {
+    ps_gone_ = Now();
+    // What it takes with it each script learns when it joins again.
+    if (plan_.script) {
+      of_slot_.clear();
+    }
   }
   return std::move(known.mapped());
 }
@@ -107,15 +116,24 @@ void HealthChecks::OnProgress(int process, const Progress& progress) {
   if (fresh || worker.slot != progress.slot()) {
     worker.slot = progress.slot();
     worker.next = 0;
+    worker.begun.clear();
     worker.may_be_finished = false;
     worker.since = Now();
   }
-  worker.told = Now();
   worker.next = std::max(worker.next, progress.next_sequence());
+  while (!worker.begun.empty() &&
+         worker.begun.begin()->first < progress.next_sequence()) {
+    worker.taken = worker.begun.begin()->second;
+    worker.begun.erase(worker.begun.begin());
+  }
   worker.out_of_work = progress.out_of_work();
   if (!plan_.script) {
     of_slot_[worker.slot] = progress.next_sequence();
   }
+}
+
+bool HealthChecks::PsMayBeEmpty() const {
+  return chief_ran_ < ps_gone_ + kFillMax + plan_.start_time();
 }
 
 bool HealthChecks::AnyLeaves() const {
@@ -136,9 +154,12 @@ bool HealthChecks::AllAreAtWork() const {
   return holders > plan_.ps && !AnyLeaves() &&
          workers_.size() == static_cast<size_t>(plan_.workers) &&
          std::all_of(
-             workers_.begin(), workers_.end(), [since](const auto& each) {
-               return std::min(each.second.pushed, each.second.told) > since;
-             });
+             workers_.begin(), workers_.end(),
+             [since](const auto& each) { return each.second.taken > since; });
+}
+
+bool HealthChecks::InQuiet() const {
+  return Now() - trouble_until_ >= kQuiet && AllAreAtWork();
 }
 
 void HealthChecks::OnPush(int process, uint64_t sequence) {
@@ -146,6 +167,7 @@ void HealthChecks::OnPush(int process, uint64_t sequence) {
   if (found != workers_.end()) {
     found->second.pushed = Now();
     found->second.next = std::max(found->second.next, sequence + 1);
+    found->second.begun.try_emplace(sequence, Now());
   }
 }
 
@@ -230,7 +252,7 @@ absl::Status HealthChecks::OnEnd(int process, int code) {
   }
   const nanoseconds calm = Now() - trouble_until_;
   // At a slow store the first start takes longer than others wait for it.
-  const nanoseconds start = kObjectsOfStart * plan_.object_time();
+  const nanoseconds start = plan_.start_time();
   // A program of a user that was told to end does so at its next long wait.
   if (code != kExitReplaced && !leaving &&
       calm > plan_.lost_after + kEffectMax + start && Now() > start) {  // I1
@@ -257,7 +279,7 @@ absl::Status HealthChecks::CheckRate(bool store_is_slow) {
     chief_ran_ = Now();
   }
   for (auto& [process, worker] : workers_) {
-    if (AnyLeaves() || worker.since <= hard_trouble_until_ ||
+    if (AnyLeaves() || worker.since <= hard_trouble_until_ || PsMayBeEmpty() ||
         worker.out_of_work) {
       worker.since = Now();
     }
@@ -342,7 +364,7 @@ void HealthChecks::OnStop(nanoseconds until, bool everybody) {
       plan_.script || everybody || plan_.lost_after > kBeforeStop
           ? trouble_until_
           : std::max(hard_trouble_until_, chief_trouble_until_);
-  const bool quiet = Now() - trouble >= kBeforeStop;
+  const bool quiet = Now() - trouble >= (AllAreAtWork() ? kQuiet : kBeforeStop);
   Trouble(until, Whom::kAll);  // it ends them all
   if (!quiet) {
     return;

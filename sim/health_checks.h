@@ -52,6 +52,9 @@ class HealthChecks {
     kWorker,       // one, which is lost or slow
     kChief,        // it is away
     kSilentChief,  // for its workers it is away only after a while
+    kUnheard,      // a worker and its chief do not hear each other
+    kLeaving,      // all, which were told to end before
+    kEvaluator,    // the chief waits for it, at the end alone
   };
   // There is trouble from now until then.
   void Trouble(std::chrono::nanoseconds until, Whom whom);
@@ -80,9 +83,11 @@ class HealthChecks {
   // It gets SIGTERM.
   void OnTerm(int process) { processes_[process].leaving = true; }
   void OnKilled(int process) { Forget(process); }
-  // All ps and the chief are there, all workers have pushed and told them, and
-  // nobody is about to end.
+  // All ps and the chief are there, since then all workers have begun a
+  // contribution and told the chief of its receipts, and nobody is about to end.
   bool AllAreAtWork() const;
+  // They are, and trouble is over for a while.
+  bool InQuiet() const;
   // I4. To be called often. `store_is_slow`: workers may have to wait for a
   // checkpoint that is begun.
   absl::Status CheckRate(bool store_is_slow);
@@ -102,8 +107,10 @@ class HealthChecks {
     // Since then it is looked at.
     std::chrono::nanoseconds since{0};
     std::chrono::nanoseconds pushed{0};
-    std::chrono::nanoseconds told{0};
     uint64_t next = 0;  // contribution of its slot
+    // When those began that have no receipts yet, and the last one that has.
+    std::map<uint64_t, std::chrono::nanoseconds> begun;
+    std::chrono::nanoseconds taken{0};
     bool may_be_finished = false;
     // The last time that it was held. An end before the beginning: it still is.
     std::chrono::nanoseconds hold_begin{0};
@@ -118,6 +125,8 @@ class HealthChecks {
                          std::chrono::nanoseconds most) const;
   // It has pushed all that it has, or is about to.
   bool MayBeFinished(const Worker& worker) const;
+  // No chief was there for as long as it takes to give a ps its values again.
+  bool PsMayBeEmpty() const;
   // Somebody is told to end: a stop may hold the workers.
   bool AnyLeaves() const;
   uint64_t StepsOfScripts() const;
@@ -140,6 +149,7 @@ class HealthChecks {
   std::chrono::nanoseconds chief_ran_{0};       // the last time
   std::chrono::nanoseconds store_was_slow_{0};  // the last time
   std::chrono::nanoseconds holder_gone_{0};     // a ps or a chief
+  std::chrono::nanoseconds ps_gone_{std::chrono::hours(-1)};
   // That a worker was, or had no work.
   std::chrono::nanoseconds one_was_away_{0};
   std::map<int, Process> processes_;

@@ -13,6 +13,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr size_t kTasks = 64;  // more than a job has
+constexpr int kObjectsOfStart = 60;
 
 // How often each kind comes, of the faults of a job that has them all.
 struct Times {
@@ -48,9 +49,10 @@ Fault DrawFault(const JobPlan& plan, const std::vector<Fault::Kind>& mix) {
   if (RandomBelow(2) == 0) {
     fault.after_receipts = RandomBelow(plan.contributions());
   }
-  fault.at = Pick({Fault::kAnything, Fault::kAnything, Fault::kAnything,
-                   Fault::kWrite, Fault::kWrite, Fault::kWrite, Fault::kCommand,
-                   Fault::kCommand, Fault::kCommand, Fault::kEnd});
+  fault.at =
+      Pick({Fault::kAnything, Fault::kAnything, Fault::kAnything, Fault::kWrite,
+            Fault::kWrite, Fault::kWrite, Fault::kCommand, Fault::kCommand,
+            Fault::kCommand, Fault::kEnd, Fault::kQuiet, Fault::kQuiet});
   fault.on_same_host = RandomBelow(2) == 0;
   fault.role = RandomBelow(plan.evaluator ? 4 : 3);
   fault.task = RandomBelow(kTasks);
@@ -70,7 +72,9 @@ Fault DrawFault(const JobPlan& plan, const std::vector<Fault::Kind>& mix) {
   } else if (fault.kind == Fault::kHang) {
     fault.wait = plan.disk ? Pick({seconds(1), seconds(60), seconds(400)})
                            : Pick({seconds(10), seconds(400)});
-    fault.time *= 20;
+    fault.time *= 8;
+  } else if (fault.kind == Fault::kTermAll) {
+    fault.together = RandomBelow(2) == 0;
   } else if (fault.kind == Fault::kKill && RandomBelow(4) == 0) {
     fault.time = std::chrono::nanoseconds(0);
   }
@@ -109,15 +113,16 @@ bool MayBeDeaf(const Fault& fault) {
 std::string FaultWords(const Fault& fault) {
   constexpr const char* kEventNames[] = {
       "the one before", "the next write to the store",
-      "the next command to a worker", "the next end of a task"};
+      "the next command to a worker", "the next end of a task", "some quiet"};
   const auto ms = [](std::chrono::nanoseconds time) {
     return absl::StrCat(time / milliseconds(1), " ms");
   };
-  return absl::StrCat(
-      "with ", fault.after_receipts, " receipts, ", ms(fault.after), " after ",
-      kEventNames[fault.at], ": ", KindName(fault.kind), ", role ", fault.role,
-      ", task ", fault.task, ", other ", fault.other, ", for ", ms(fault.time),
-      ", wait ", ms(fault.wait), ", wall ", ms(fault.wall));
+  return absl::StrCat("with ", fault.after_receipts, " receipts, ",
+                      ms(fault.after), " after ", kEventNames[fault.at], ": ",
+                      KindName(fault.kind), ", role ", fault.role, ", task ",
+                      fault.task, ", other ", fault.other, ", for ",
+                      ms(fault.time), ", wait ", ms(fault.wait), ", wall ",
+                      ms(fault.wall), fault.together ? ", together" : "");
 }
 
 JobPlan DrawJobPlan() {
@@ -152,9 +157,9 @@ JobPlan DrawJobPlan() {
     plan.store.delay_max =
         Pick({milliseconds(0), milliseconds(1), milliseconds(20)});
   } else {
-    plan.store.delay_max =
-        Pick({milliseconds(1), milliseconds(50), milliseconds(2000)});
-    plan.store.unavailable_one_in = Pick<uint64_t>({0, 0, 100, 20});
+    plan.store.delay_max = Pick({milliseconds(1), milliseconds(50),
+                                 milliseconds(200), milliseconds(1000)});
+    plan.store.unavailable_one_in = Pick<uint64_t>({0, 0, 100, 50});
   }
   // Where tries take long, or many connections break, several may fail in a row
   // although nobody is lost.
@@ -176,6 +181,10 @@ std::chrono::nanoseconds JobPlan::object_time() const {
   // Of a file its temporary one, its bytes, their sync, its name, and that of
   // its directory.
   return (disk ? 6 : 1) * store.delay_max;
+}
+
+std::chrono::nanoseconds JobPlan::start_time() const {
+  return kObjectsOfStart * object_time();
 }
 
 uint64_t JobPlan::pushes_of_rank() const {

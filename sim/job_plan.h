@@ -35,6 +35,7 @@ struct Fault {
     kWrite,    // the next one to the store
     kCommand,  // the next one that a worker reads from the chief
     kEnd,      // the next task that ends by itself
+    kQuiet,    // that all are at work, without trouble for a while
     kEvents,
   };
   Kind kind = kKill;
@@ -43,6 +44,7 @@ struct Fault {
   size_t other = 0;             // modulo the number of those it speaks with
   uint64_t after_receipts = 0;  // not before so many contributions had them
   bool on_same_host = false;    // a second chief, where the first has the port
+  bool together = false;  // all are started again, when the last has ended
   Event at = kAnything;
   std::chrono::nanoseconds after{0};  // that, or the fault before it
   std::chrono::nanoseconds time{0};
@@ -105,6 +107,8 @@ struct JobPlan {
   const char* run_place() const { return disk ? "/runs/sim" : "s3://sim/run"; }
   // What reads or writes one object takes at most so long.
   std::chrono::nanoseconds object_time() const;
+  // What the start of a chief reads and writes takes no longer.
+  std::chrono::nanoseconds start_time() const;
   std::string SpecText() const;
   std::string Words() const;
   // The same job without troubles, with one ps and one worker; of scripts, each

@@ -25,7 +25,10 @@ Plan DrawPlan() {
   plan.faults.delay_max =
       plan.faults.delay_min +
       Pick({milliseconds(1), milliseconds(20), milliseconds(500)});
-  plan.faults.reset_one_in = Pick<uint64_t>({0, 1000, 100, 20});
+  // More where messages are slow, and a shard would at times not be reached for
+  // as long as makes it a lost one.
+  const bool slow = plan.faults.delay_max >= milliseconds(500);
+  plan.faults.reset_one_in = Pick<uint64_t>({0, 1000, 100, slow ? 50U : 20U});
   plan.kills = Pick({0, 0, 1, 2, 5});
   plan.parts = Pick({0, 0, 1, 3});
   return plan;

@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 using Whom = HealthChecks::Whom;
 
 // With a quicker store a stop takes less than a ps waits for it.
-constexpr auto kQuickStore = milliseconds(50);
+constexpr auto kQuickStore = milliseconds(200);
 constexpr auto kNow = std::chrono::seconds(0);
 // Time and what tasks do are looked at so often at least.
 constexpr std::chrono::nanoseconds kPoll = milliseconds(250);
@@ -26,7 +26,9 @@ Whom WhomOf(const Task& task) {
   if (task.role == "ps") {
     return Whom::kAll;
   }
-  // A chief waits for its evaluator at the end alone.
+  if (task.role == "evaluator") {
+    return Whom::kEvaluator;
+  }
   return task.role == "worker" ? Whom::kWorker : Whom::kChief;
 }
 
@@ -34,7 +36,7 @@ Whom WhomOfPart(const Task& one, const Task& other) {
   if (one.role != "worker" && other.role != "worker") {
     return Whom::kAll;
   }
-  return one.role == "chief" || other.role == "chief" ? Whom::kSilentChief
+  return one.role == "chief" || other.role == "chief" ? Whom::kUnheard
                                                       : Whom::kWorker;
 }
 
@@ -79,11 +81,17 @@ bool Troubles::MayBegin(const Fault& fault) {
       checkpoints.newest() + plan_.every_steps < plan_.last_step()) {
     return false;
   }
-  const bool waits = (fault.at != Fault::kAnything &&
-                      cluster_.events()[fault.at] == seen_[fault.at]) ||
-                     cluster_.health().Receipts() < fault.after_receipts;
+  const bool waits =
+      WaitsFor(fault.at) || cluster_.health().Receipts() < fault.after_receipts;
   // A job that is done does nothing more.
   return !waits || checkpoints.Done();
+}
+
+bool Troubles::WaitsFor(Fault::Event event) const {
+  if (event == Fault::kQuiet) {
+    return !cluster_.health().InQuiet();
+  }
+  return event != Fault::kAnything && cluster_.events()[event] == seen_[event];
 }
 
 Task* Troubles::TaskOf(const Fault& fault) const {
@@ -172,10 +180,12 @@ bool Troubles::BeginForAll(const Fault& fault) {
       cluster_.LosePower(end);
       return true;
     case Fault::kTermAll:
-      BeginStop(end, /*everybody=*/true);
-      for (const auto& each : cluster_.tasks()) {
-        cluster_.Interrupt(each.get(), end);
+      if (cluster_.AllAreTerminated()) {
+        cluster_.health().Trouble(end, Whom::kLeaving);
+      } else {
+        BeginStop(end, /*everybody=*/true);
       }
+      cluster_.InterruptAll(end, fault.together);
       return true;
     default:
       return false;

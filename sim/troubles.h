@@ -38,6 +38,7 @@ class Troubles {
  private:
   // Whether the next one may begin, as far as the job has come.
   bool MayBegin(const Fault& fault);
+  bool WaitsFor(Fault::Event event) const;
   void Begin(const Fault& fault);
   void SetWallClock(std::chrono::nanoseconds by);
   bool BeginForAll(const Fault& fault);

@@ -19,11 +19,14 @@
 //   clock.wall_waits              timed waits follow the wall clock
 //   clock.wall_rows               rows take their age from the wall clock
 //   end.forgets_latecomers        who registers after the end gets an error
+//   end.forgets_lost_ps           a ps that is lost at the end is not waited for
 //   client.silent_receipt         nobody is woken by the last receipt
 //   exchange.sends_once           a client does not repeat what a broken stream
 //                                 may have lost
 //   flow.writes_once              an answer that waits behind another one stays
 //   order.counts_again            a contribution that comes again counts again
+//   order.early_again             one that waits for its turn waits twice if it
+//                                 comes again
 //   order.early_unmarked          the same of one that waits for its turn
 //   ps.leaves_at_once             a ps ends on SIGTERM without waiting
 //   resume.sorts_by_text          the newest checkpoint is the last by its name
