@@ -135,6 +135,9 @@ void Cluster::Supervise(bool troubles_are_over) {
               !std::all_of(tasks_.begin(), tasks_.end(), [](const auto& task) {
                 return task->ended.has_value();
               });
+  if (together_) {
+    Deafen(Now());
+  }
   EndStrays();
   network_.BreakSilent();
 }
