@@ -254,6 +254,9 @@ void Cluster::StartProcess(Task* task) {
   auto run = std::make_shared<ProcessRun>();
   run->process = ++processes_;
   run->started = Now();
+  if (task->role == "ps" || task->role == "chief") {
+    holder_started_ = Now();
+  }
   run->allows_older = job_.allow_older;
   run->rotten = checkpoints_.rotten();
   task->run = run;
@@ -439,7 +442,8 @@ bool Cluster::WasDone(const Task& task) const {
   }
   const nanoseconds start =
       task.is_script ? nanoseconds(0) : plan_.start_time();
-  return Now() - std::max({*done_at_, *over_at_, task.run->started}) >
+  return Now() - std::max({*done_at_, *over_at_, task.run->started,
+                           holder_started_}) >
          kDoneMax + start;
 }
 

@@ -71,8 +71,8 @@ class Cluster {
   void KillUntil(Task* task, std::chrono::nanoseconds back_at);
   // SIGTERM to its program.
   void Terminate(Task* task);
-  // SIGTERM to every `weir task`, also of tasks that do not run. Each is started
-  // again then; `together`: not before the last has ended.
+  // SIGTERM to every `weir task`, also of tasks that do not run. Each is
+  // started again then; `together`: not before the last has ended.
   void InterruptAll(std::chrono::nanoseconds away_until, bool together);
   // All that run have had SIGTERM: another one would change nothing.
   bool AllAreTerminated() const;
@@ -122,6 +122,8 @@ class Cluster {
   Tasks tasks_;
   std::vector<Stray> strays_;
   bool together_ = false;  // nobody is started again before all have ended
+  std::chrono::nanoseconds holder_started_{
+      0};  // a ps or a chief, the last time
   std::optional<std::chrono::nanoseconds> done_at_;
   std::optional<std::chrono::nanoseconds> over_at_;  // no fault is to come
   std::chrono::nanoseconds deaf_until_{std::chrono::hours(-1)};

@@ -84,7 +84,8 @@ class HealthChecks {
   void OnTerm(int process) { processes_[process].leaving = true; }
   void OnKilled(int process) { Forget(process); }
   // All ps and the chief are there, since then all workers have begun a
-  // contribution and told the chief of its receipts, and nobody is about to end.
+  // contribution and told the chief of its receipts, and nobody is about to
+  // end.
   bool AllAreAtWork() const;
   // They are, and trouble is over for a while.
   bool InQuiet() const;

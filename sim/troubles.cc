@@ -231,7 +231,9 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
     case Fault::kSlow:
       ++counts_.slow;
       // A slow chief holds workers for long, too.
-      health.Trouble(end, whom == Whom::kChief ? Whom::kAll : whom);
+      // What it does when it is quick again began while it was slow.
+      health.Trouble(end + 2 * fault.wait,
+                     whom == Whom::kChief ? Whom::kAll : whom);
       health.OnSlow(task->run->process, end);
       timed_.SlowUntil(
           task->run->process, end, fault.wait,

@@ -19,7 +19,7 @@
 //   clock.wall_waits              timed waits follow the wall clock
 //   clock.wall_rows               rows take their age from the wall clock
 //   end.forgets_latecomers        who registers after the end gets an error
-//   end.forgets_lost_ps           a ps that is lost at the end is not waited for
+//   end.forgets_lost_ps           nobody waits for a ps that is lost at the end
 //   client.silent_receipt         nobody is woken by the last receipt
 //   exchange.sends_once           a client does not repeat what a broken stream
 //                                 may have lost
