@@ -137,6 +137,7 @@ void Cluster::Supervise(bool troubles_are_over) {
               });
   if (together_) {
     Deafen(Now());
+    health_.Trouble(Now(), HealthChecks::Whom::kLeaving);
   }
   EndStrays();
   network_.BreakSilent();

@@ -102,10 +102,9 @@ HealthChecks::Process HealthChecks::Forget(int process) {
   }
   if (absl::StartsWith(known.mapped().task, "ps")) {
     ps_gone_ = Now();
-    // What it takes with it each script learns when it joins again.
-    if (plan_.script) {
-      of_slot_.clear();
-    }
+    // What it takes with it each script learns when it joins again; slots of
+    // others count from 0 again.
+    of_slot_.clear();
   }
   return std::move(known.mapped());
 }
