@@ -25,8 +25,6 @@
 //                                 may have lost
 //   flow.writes_once              an answer that waits behind another one stays
 //   order.counts_again            a contribution that comes again counts again
-//   order.early_again             one that waits for its turn waits twice if it
-//                                 comes again
 //   order.early_unmarked          the same of one that waits for its turn
 //   ps.leaves_at_once             a ps ends on SIGTERM without waiting
 //   resume.sorts_by_text          the newest checkpoint is the last by its name

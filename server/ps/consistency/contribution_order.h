@@ -100,8 +100,7 @@ class ContributionOrder {
     return push.sequence() < unit.marks[slot] ||
            push.base_version() < unit.version ||
            (push.base_version() == unit.version &&
-            (index < unit.cursor ||
-             (unit.early.count(index) > 0 && !Planted("order.early_again"))));
+            (index < unit.cursor || unit.early.count(index) > 0));
   }
 
   // Sync: whether nothing is missing before contribution `index` (I3).
