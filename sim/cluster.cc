@@ -331,7 +331,8 @@ void Cluster::StartSecond(Task* task, nanoseconds alone) {
   }
   for (const auto& each : tasks_) {
     if (each->runs()) {
-      network_.Part(task->run->process, each->run->process, alone);
+      network_.Part(task->run->process, each->run->process, alone,
+                    /*one_way=*/false);
     }
   }
   strays_.push_back({task, task->run, Now() + alone + kStrayMax});

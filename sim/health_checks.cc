@@ -227,7 +227,7 @@ absl::Status HealthChecks::OnCommand(int process, const Command& command,
   worker.hold_begin = Now();
   worker.newest_at_hold = newest;
   const nanoseconds late =
-      kMessagesOfHold * plan_.network.delay_max + kTurnsOfHold * plan_.pace;
+      kMessagesOfHold * plan_.message_time() + kTurnsOfHold * plan_.pace;
   if (plan_.mode != Mode::kSync && looked_at && in_vain &&
       held > kLongHold + late && free < kPauses * (held - late)) {  // I4
     return absl::InternalError(
@@ -304,14 +304,14 @@ absl::Status HealthChecks::CheckWorker(const Worker& worker) const {
   }
   const nanoseconds hold = kObjectsOfHold * plan_.object_time();
   const nanoseconds push =
-      kMessagesOfPush * plan_.network.delay_max + kTurnsOfPush * plan_.pace;
+      kMessagesOfPush * plan_.message_time() + kTurnsOfPush * plan_.pace;
   const nanoseconds quick = std::max(since, store_was_slow_);
   // Without a chief a worker waits for the store only where a shard writes its
   // tables.
   const nanoseconds alone = std::max(plan_.table ? quick : since, chief_ran_);
-  const nanoseconds idle =
-      kIdleMaxWithoutChief + (plan_.table ? hold : nanoseconds(0)) +
-      kStepsOfPush * (plan_.network.delay_max + plan_.pace);
+  const nanoseconds idle = kIdleMaxWithoutChief +
+                           (plan_.table ? hold : nanoseconds(0)) +
+                           kStepsOfPush * (plan_.message_time() + plan_.pace);
   switch (plan_.mode) {
     case Mode::kAsync:
       WEIR_RETURN_IF_ERROR(CheckIdle(worker, alone, idle));

@@ -14,6 +14,8 @@ using std::chrono::seconds;
 
 constexpr size_t kTasks = 64;  // more than a job has
 constexpr int kObjectsOfStart = 60;
+// Of all its messages on one way.
+constexpr uint64_t kBytesOfContribution = 5000;
 
 // How often each kind comes, of the faults of a job that has them all.
 struct Times {
@@ -75,6 +77,8 @@ Fault DrawFault(const JobPlan& plan, const std::vector<Fault::Kind>& mix) {
     fault.time *= 8;
   } else if (fault.kind == Fault::kTermAll) {
     fault.together = RandomBelow(2) == 0;
+  } else if (fault.kind == Fault::kPart) {
+    fault.one_way = RandomBelow(2) == 0;
   } else if (fault.kind == Fault::kKill && RandomBelow(4) == 0) {
     fault.time = std::chrono::nanoseconds(0);
   }
@@ -117,12 +121,12 @@ std::string FaultWords(const Fault& fault) {
   const auto ms = [](std::chrono::nanoseconds time) {
     return absl::StrCat(time / milliseconds(1), " ms");
   };
-  return absl::StrCat("with ", fault.after_receipts, " receipts, ",
-                      ms(fault.after), " after ", kEventNames[fault.at], ": ",
-                      KindName(fault.kind), ", role ", fault.role, ", task ",
-                      fault.task, ", other ", fault.other, ", for ",
-                      ms(fault.time), ", wait ", ms(fault.wait), ", wall ",
-                      ms(fault.wall), fault.together ? ", together" : "");
+  return absl::StrCat(
+      "with ", fault.after_receipts, " receipts, ", ms(fault.after), " after ",
+      kEventNames[fault.at], ": ", KindName(fault.kind), ", role ", fault.role,
+      ", task ", fault.task, ", other ", fault.other, ", for ", ms(fault.time),
+      ", wait ", ms(fault.wait), ", wall ", ms(fault.wall),
+      fault.together ? ", together" : "", fault.one_way ? ", one way" : "");
 }
 
 JobPlan DrawJobPlan() {
@@ -151,6 +155,7 @@ JobPlan DrawJobPlan() {
   plan.network.delay_max =
       plan.network.delay_min +
       Pick({milliseconds(1), milliseconds(20), milliseconds(500)});
+  plan.network.bytes_per_second = Pick<uint64_t>({0, 0, 100'000, 10'000});
   plan.network.reset_one_in = Pick<uint64_t>({0, 1000, 200, 50});
   plan.disk = RandomBelow(2) == 0;
   if (plan.disk) {
@@ -163,7 +168,7 @@ JobPlan DrawJobPlan() {
   }
   // Where tries take long, or many connections break, several may fail in a row
   // although nobody is lost.
-  const bool slow = plan.network.delay_max >= milliseconds(500) ||
+  const bool slow = plan.message_time() >= milliseconds(500) ||
                     plan.pace >= milliseconds(200) ||
                     plan.network.reset_one_in == 50;
   plan.lost_after = Pick({seconds(slow ? 10 : 5), seconds(30)});
@@ -175,6 +180,10 @@ JobPlan DrawJobPlan() {
   SpreadOut(&plan.faults);
   plan.late = RandomBelow(2) == 0;
   return plan;
+}
+
+std::chrono::nanoseconds JobPlan::message_time() const {
+  return network.delay_max + network.TimeOf(kBytesOfContribution);
 }
 
 std::chrono::nanoseconds JobPlan::object_time() const {
@@ -292,7 +301,8 @@ std::string JobPlan::Words() const {
       "turns of workers take up to ", pace / milliseconds(1), " ms, batches ",
       batch_time / milliseconds(1), " ms, whoever is silent is lost after ",
       lost_after / seconds(1), " s, messages up to ",
-      network.delay_max / milliseconds(1), " ms, one in ", network.reset_one_in,
+      network.delay_max / milliseconds(1), " ms, ", network.bytes_per_second,
+      " bytes a second, one in ", network.reset_one_in,
       " breaks its connection, the ", disk ? "disk" : "store", " takes up to ",
       store.delay_max / milliseconds(1), " ms and does not answer one call in ",
       store.unavailable_one_in,

@@ -45,6 +45,7 @@ struct Fault {
   uint64_t after_receipts = 0;  // not before so many contributions had them
   bool on_same_host = false;    // a second chief, where the first has the port
   bool together = false;  // all are started again, when the last has ended
+  bool one_way = false;   // the other one hears nothing, but is heard
   Event at = kAnything;
   std::chrono::nanoseconds after{0};  // that, or the fault before it
   std::chrono::nanoseconds time{0};
@@ -105,6 +106,8 @@ struct JobPlan {
   LeftOut CanLeaveOut() const;
   // As --workdir, or as --checkpoints.
   const char* run_place() const { return disk ? "/runs/sim" : "s3://sim/run"; }
+  // A message of a contribution takes at most so long.
+  std::chrono::nanoseconds message_time() const;
   // What reads or writes one object takes at most so long.
   std::chrono::nanoseconds object_time() const;
   // What the start of a chief reads and writes takes no longer.

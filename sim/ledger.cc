@@ -341,9 +341,16 @@ class Ledger {
       const int shard =
           kFirstShard +
           static_cast<int>(RandomBelow(static_cast<uint64_t>(plan_.shards)));
-      Note(absl::StrCat("part ", workers_[slot], " and ", shard));
-      network_.Part(workers_[slot], shard,
-                    milliseconds(RandomBelow(kLostAfter / milliseconds(2))));
+      std::pair<int, int> way(workers_[slot], shard);
+      if (RandomBelow(2) == 0) {
+        std::swap(way.first, way.second);
+      }
+      const bool one_way = RandomBelow(2) == 0;
+      Note(absl::StrCat("part ", way.first, one_way ? " from " : " and ",
+                        way.second));
+      network_.Part(way.first, way.second,
+                    milliseconds(RandomBelow(kLostAfter / milliseconds(2))),
+                    one_way);
     }
   }
 

@@ -83,12 +83,14 @@ class SimFlow : public AnswerFlow {
       payload = CopyOf(
           {reinterpret_cast<const char*>(answer.values.data()), answer.bytes});
     }
-    network_->ToClient(connection_,
-                       [client = client_, payload,
-                        header = std::get<Header>(std::move(answer.header))] {
-                         client->answers.push_back({header, payload});
-                         client->Changed();
-                       });
+    network_->ToClient(
+        connection_,
+        [client = client_, payload,
+         header = std::get<Header>(std::move(answer.header))] {
+          client->answers.push_back({header, payload});
+          client->Changed();
+        },
+        payload.bytes());
     // The wire has taken it a little later.
     network_->Later(
         [self = shared_from_this(), this, question = answer.question] {
@@ -149,9 +151,8 @@ class SimStream : public DataStream<Request, Header> {
     }
     ++end_->on_the_way;
     Watch(header);
-    network_->ToServer(connection_, [network = network_, flow = flow_,
-                                     connection = connection_, end = end_,
-                                     header, copy] {
+    const auto take = [network = network_, flow = flow_,
+                       connection = connection_, end = end_, header, copy] {
       if (const absl::Status status = Take(flow.get(), header, copy);
           !status.ok()) {
         flow->Fail(status);
@@ -167,7 +168,8 @@ class SimStream : public DataStream<Request, Header> {
         }
         end->Changed();
       });
-    });
+    };
+    network_->ToServer(connection_, take, copy.bytes());
     return absl::OkStatus();
   }
 
@@ -239,8 +241,10 @@ class SimLink : public ControlLink, public DataLink {
     std::vector<std::pair<PushRowsChunk, Payload>> chunks;
     PushRowsChunk header;
     std::span<const char> payload;
+    size_t bytes = 0;
     while (next(&header, &payload)) {
       chunks.emplace_back(header, CopyOf(payload));
+      bytes += payload.size();
       payload = {};
     }
     return Ask<PushRowsReply>(
@@ -261,7 +265,8 @@ class SimLink : public ControlLink, public DataLink {
                 }
                 done(std::move(reply));
               });
-        });
+        },
+        bytes);
   }
 
   void SpeakAsChief() override { is_chief_ = true; }
@@ -315,7 +320,8 @@ class SimLink : public ControlLink, public DataLink {
             WEIR_RETURN_IF_ERROR(store->Assign(one, bytes));
           }
           return reply;
-        });
+        },
+        reply.elements() * sizeof(float));
   }
   absl::Status SetSlots(const SetSlotsRequest& request,
                         Timeout timeout) override {
@@ -366,7 +372,8 @@ class SimLink : public ControlLink, public DataLink {
                [&reply](const SnapshotReply& answer) {
                  reply(answer);
                  return answer.has_file();
-               })
+               },
+               /*payload=*/0)
         .status();
   }
 
@@ -381,11 +388,12 @@ class SimLink : public ControlLink, public DataLink {
     return {network_->IdentityOf(process_), /*has_chief=*/true};
   }
 
-  // Calls `work(store, done)` at the ps, if the process may. Returns what
-  // `done` gets there when `is_last` says so of it.
+  // Calls `work(store, done)` at the ps, if the process may, with a message of
+  // `payload` bytes. Returns what `done` gets there when `is_last` says so of
+  // it.
   template <typename Reply, typename Work, typename IsLast>
   absl::StatusOr<Reply> AskUntil(const char* method, Timeout timeout, Work work,
-                                 IsLast is_last) {
+                                 IsLast is_last, size_t payload) {
     WEIR_RETURN_IF_ERROR(
         network_->Admit(process_, absl::StrCat(kService, method)));
     const Network::Server* const server = network_->Find(address_);
@@ -399,15 +407,16 @@ class SimLink : public ControlLink, public DataLink {
       asked->replies.emplace_back(why);
       Wake(&asked->changed, 1);
     };
-    network_->ToServer(connection, [network = network_, store = server->store,
-                                    connection, asked, work] {
+    const auto take = [network = network_, store = server->store, connection,
+                       asked, work] {
       work(store, [network, connection, asked](absl::StatusOr<Reply> reply) {
         network->ToClient(connection, [asked, reply] {
           asked->replies.push_back(reply);
           Wake(&asked->changed, 1);
         });
       });
-    });
+    };
+    network_->ToServer(connection, take, payload);
     const auto end = Now() + timeout;
     absl::StatusOr<Reply> reply;
     do {
@@ -427,14 +436,18 @@ class SimLink : public ControlLink, public DataLink {
   }
 
   template <typename Reply, typename Work>
-  absl::StatusOr<Reply> Ask(const char* method, Timeout timeout, Work work) {
-    return AskUntil<Reply>(method, timeout, std::move(work),
-                           [](const Reply&) { return true; });
+  absl::StatusOr<Reply> Ask(const char* method, Timeout timeout, Work work,
+                            size_t payload) {
+    return AskUntil<Reply>(
+        method, timeout, std::move(work), [](const Reply&) { return true; },
+        payload);
   }
   template <typename Reply, typename Work>
-  absl::StatusOr<Reply> Call(const char* method, Timeout timeout, Work work) {
-    return Ask<Reply>(method, timeout,
-                      [work](Store* store, auto done) { done(work(store)); });
+  absl::StatusOr<Reply> Call(const char* method, Timeout timeout, Work work,
+                             size_t payload = 0) {
+    return Ask<Reply>(
+        method, timeout, [work](Store* store, auto done) { done(work(store)); },
+        payload);
   }
   template <typename Work>
   absl::Status CallStatus(const char* method, Timeout timeout, Work work) {

@@ -13,6 +13,8 @@ namespace {
 
 // proto/wire/grpc_channel.cc: a ping after 10 s, and 10 s for its answer.
 constexpr std::chrono::nanoseconds kKeepalive = std::chrono::seconds(20);
+// What a message has beside its payload.
+constexpr size_t kHeaderBytes = 64;
 
 }  // namespace
 
@@ -127,17 +129,23 @@ std::shared_ptr<Connection> Network::Connect(int client, int server) {
 }
 
 void Network::ToServer(const std::shared_ptr<Connection>& connection,
-                       std::function<void()> work) {
-  Send(connection, /*there=*/true, std::move(work));
+                       std::function<void()> work, size_t payload) {
+  Send(connection, /*there=*/true, std::move(work), payload);
 }
 
 void Network::ToClient(const std::shared_ptr<Connection>& connection,
-                       std::function<void()> work) {
-  Send(connection, /*there=*/false, std::move(work));
+                       std::function<void()> work, size_t payload) {
+  Send(connection, /*there=*/false, std::move(work), payload);
+}
+
+std::chrono::nanoseconds Network::Left(std::pair<int, int> way, size_t bytes) {
+  std::chrono::nanoseconds* const left = &left_[way];
+  *left = std::max(*left, Now()) + faults_.TimeOf(bytes);
+  return *left;
 }
 
 void Network::Send(const std::shared_ptr<Connection>& connection, bool there,
-                   std::function<void()> work) {
+                   std::function<void()> work, size_t payload) {
   if (!connection->broken.ok()) {
     return;
   }
@@ -150,14 +158,17 @@ void Network::Send(const std::shared_ptr<Connection>& connection, bool there,
   }
   int64_t* const last =
       there ? &connection->last_there_ns : &connection->last_back_ns;
-  int64_t at = (Now() + Delay()).count();
-  const auto parted =
-      silences_.find(std::minmax(connection->client, connection->server));
+  std::pair<int, int> way(connection->client, connection->server);
+  if (!there) {
+    std::swap(way.first, way.second);
+  }
+  int64_t at = (Left(way, kHeaderBytes + payload) + Delay()).count();
+  const auto parted = silences_.find(way);
   if (parted != silences_.end()) {
     at = std::max(at, parted->second.end_ns);
   }
   *last = std::max(*last + 1, at);
-  Inbox* const inbox = InboxOf(there ? connection->server : connection->client);
+  Inbox* const inbox = InboxOf(way.second);
   if (inbox == nullptr) {
     return;
   }
@@ -248,12 +259,16 @@ void Network::ResetAllOf(int process, bool as_server_only, const char* why) {
   }
 }
 
-void Network::Part(int a, int b, std::chrono::nanoseconds time) {
-  silences_[std::minmax(a, b)] = {Now().count(), (Now() + time).count()};
+void Network::Part(int a, int b, std::chrono::nanoseconds time, bool one_way) {
+  const Silence silence = {Now().count(), (Now() + time).count()};
+  silences_[{a, b}] = silence;
+  if (!one_way) {
+    silences_[{b, a}] = silence;
+  }
 }
 
 void Network::Halted(int process, std::chrono::nanoseconds time) {
-  silences_[{process, process}] = {Now().count(), (Now() + time).count()};
+  Part(process, process, time, /*one_way=*/true);
 }
 
 void Network::BreakSilent() {
@@ -262,7 +277,7 @@ void Network::BreakSilent() {
     return silence.second.end_ns <= now_ns;
   });
   const auto is_silent = [&](int a, int b) {
-    const auto found = silences_.find(std::minmax(a, b));
+    const auto found = silences_.find({a, b});
     return found != silences_.end() &&
            now_ns - found->second.begin_ns > kKeepalive.count();
   };
@@ -273,8 +288,9 @@ void Network::BreakSilent() {
     }
     const int client = connection->client;
     const int server = connection->server;
-    if (is_silent(client, server) || is_silent(client, client) ||
-        is_silent(server, server)) {
+    // A ping needs both ways.
+    if (is_silent(client, server) || is_silent(server, client) ||
+        is_silent(client, client) || is_silent(server, server)) {
       Reset(connection.get(), absl::UnavailableError("keepalive timeout"));
     }
   }

@@ -8,9 +8,11 @@
 //   task        one simulated process with a place in this network. One fibre
 //               of it runs what arrives, as a ps's completion queue does.
 //   way         from one task to another. What is sent on a connection arrives
-//               in order; connections overtake each other.
+//               in order; connections overtake each other, and share what the
+//               way carries in a second.
 //   reset       a connection ends on both sides; what was on its way is lost.
-//   parted      nothing arrives between two tasks, and nothing says so.
+//   parted      nothing arrives between two tasks, or of one at the other, and
+//               nothing says so.
 //
 // Invariants
 //   I1. Nothing of one task runs in a fibre of another, so a task that is
@@ -45,8 +47,17 @@ namespace weir::sim {
 struct Faults {
   std::chrono::nanoseconds delay_min{10'000};
   std::chrono::nanoseconds delay_max{200'000};
+  // Of each way; 0: what is sent takes no time but its delay.
+  uint64_t bytes_per_second = 0;
   // One message in so many resets its connection; 0: none does.
   uint64_t reset_one_in = 0;
+
+  std::chrono::nanoseconds TimeOf(uint64_t bytes) const {
+    return std::chrono::nanoseconds(
+        bytes_per_second == 0
+            ? 0
+            : static_cast<int64_t>(bytes * 1'000'000'000 / bytes_per_second));
+  }
 };
 
 // Runs what it is given, in order of time, in a fibre of the process that made
@@ -125,8 +136,8 @@ class Network {
   // Ends a process that has returned from its main function: what it has sent
   // arrives before its connections break.
   void EndProcess(int process);
-  // Parts two tasks for `time`.
-  void Part(int a, int b, std::chrono::nanoseconds time);
+  // Parts two tasks for `time`; `one_way`: `b` does not hear `a`.
+  void Part(int a, int b, std::chrono::nanoseconds time, bool one_way);
   // A process was halted for `time`, and answers nobody.
   void Halted(int process, std::chrono::nanoseconds time);
   // Breaks connections over which nothing was heard for so long that gRPC's
@@ -153,11 +164,12 @@ class Network {
   // Null: nobody serves there.
   const Server* Find(const std::string& address) const;
   std::shared_ptr<Connection> Connect(int client, int server);
-  // Runs `work` there once, or never. With a fault it resets `connection`.
+  // Runs `work` there once, or never. With a fault it resets `connection`. It
+  // comes with `payload` bytes.
   void ToServer(const std::shared_ptr<Connection>& connection,
-                std::function<void()> work);
+                std::function<void()> work, size_t payload = 0);
   void ToClient(const std::shared_ptr<Connection>& connection,
-                std::function<void()> work);
+                std::function<void()> work, size_t payload = 0);
   void Reset(Connection* connection, const absl::Status& why);
   // Runs `work` in the calling task a little later.
   void Later(std::function<void()> work);
@@ -165,8 +177,10 @@ class Network {
  private:
   void Serve(const std::string& address, Server server);
   void Send(const std::shared_ptr<Connection>& connection, bool there,
-            std::function<void()> work);
+            std::function<void()> work, size_t payload);
   std::chrono::nanoseconds Delay() const;
+  // When so many bytes that are sent now have left.
+  std::chrono::nanoseconds Left(std::pair<int, int> way, size_t bytes);
   Inbox* InboxOf(int process);
   // Nothing runs any more in a process, and it serves nobody.
   void Stop(int process);
@@ -183,8 +197,10 @@ class Network {
     int64_t begin_ns = 0;
     int64_t end_ns = 0;
   };
-  // Of two tasks that are parted; of one that is halted, twice.
+  // Of ways; of a task that is halted, to itself.
   std::map<std::pair<int, int>, Silence> silences_;
+  // When what was sent on a way has left.
+  std::map<std::pair<int, int>, std::chrono::nanoseconds> left_;
   uint64_t arrived_ = 0;
   uint64_t resets_ = 0;
 };

@@ -25,6 +25,7 @@ Plan DrawPlan() {
   plan.faults.delay_max =
       plan.faults.delay_min +
       Pick({milliseconds(1), milliseconds(20), milliseconds(500)});
+  plan.faults.bytes_per_second = Pick<uint64_t>({0, 0, 20'000, 2'000});
   // More where messages are slow, and a shard would at times not be reached for
   // as long as makes it a lost one.
   const bool slow = plan.faults.delay_max >= milliseconds(500);
@@ -70,9 +71,9 @@ std::string Plan::Words() const {
       Update(), ", ", shards, " shards, ", slots, " slots, ", contributions,
       " contributions each, ", block_elements, " elements a block, ", variables,
       " variables, ", ids, " rows, messages take up to ",
-      faults.delay_max / std::chrono::microseconds(1), " us, one in ",
-      faults.reset_one_in, " breaks its connection, ", kills, " kills, ", parts,
-      " parted");
+      faults.delay_max / std::chrono::microseconds(1), " us, ",
+      faults.bytes_per_second, " bytes a second, one in ", faults.reset_one_in,
+      " breaks its connection, ", kills, " kills, ", parts, " parted");
 }
 
 }  // namespace weir::sim

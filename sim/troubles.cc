@@ -217,7 +217,7 @@ void Troubles::BeginFor(Task* task, const Fault& fault) {
         ++counts_.parts;
         health.Trouble(end, WhomOfPart(*task, other));
         cluster_.network().Part(task->run->process, other.run->process,
-                                fault.time);
+                                fault.time, fault.one_way);
       }
       return;
     }
