@@ -21,7 +21,7 @@ constexpr int kRows = 64;  // samples of a job with a table
 // Where the values of a model with a table begin, those that are not 0.
 constexpr float kBegin = 0.5f;
 // More than the order of sums changes, less than a contribution.
-constexpr double kPartOfContribution = 0.5;
+constexpr double kPartOfContribution = 0.1;
 // One of each slot may be torn, and momentum carries it on.
 constexpr double kTornContributions = 8;
 
@@ -121,7 +121,9 @@ std::string Compare(const JobPlan& plan, const std::vector<float>& values,
 bool WriteJobData(const std::string& directory) {
   std::string text;
   for (int i = 0; i < kRows; ++i) {
-    absl::StrAppend(&text, i % 2, ",", i % 7, ",b", i * 5 % 11, ",c",
+    // Mostly of one kind, so that contributions add up and a single one is
+    // never much more than what all have moved, divided by their number.
+    absl::StrAppend(&text, i % 8 > 0 ? 1 : 0, ",", i % 7, ",b", i * 5 % 11, ",c",
                     i * 3 % 13, "\n");
   }
   return Files::Real()
