@@ -123,8 +123,8 @@ bool WriteJobData(const std::string& directory) {
   for (int i = 0; i < kRows; ++i) {
     // Mostly of one kind, so that contributions add up and a single one is
     // never much more than what all have moved, divided by their number.
-    absl::StrAppend(&text, i % 8 > 0 ? 1 : 0, ",", i % 7, ",b", i * 5 % 11, ",c",
-                    i * 3 % 13, "\n");
+    absl::StrAppend(&text, i % 8 > 0 ? 1 : 0, ",", i % 7, ",b", i * 5 % 11,
+                    ",c", i * 3 % 13, "\n");
   }
   return Files::Real()
       ->WriteAtomically(JoinPath(directory, "rows.csv"), text)

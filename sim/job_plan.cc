@@ -156,7 +156,11 @@ JobPlan DrawJobPlan() {
       plan.network.delay_min +
       Pick({milliseconds(1), milliseconds(20), milliseconds(500)});
   plan.network.bytes_per_second = Pick<uint64_t>({0, 0, 100'000, 10'000});
-  plan.network.reset_one_in = Pick<uint64_t>({0, 1000, 200, 50});
+  // Less where messages are slow, and tries of a worker would by chance fail in
+  // a row for as long as makes a ps a lost one.
+  const bool slow_messages = plan.message_time() >= milliseconds(500);
+  plan.network.reset_one_in =
+      Pick<uint64_t>({0, 1000, 200, slow_messages ? 100U : 50U});
   plan.disk = RandomBelow(2) == 0;
   if (plan.disk) {
     plan.store.delay_max =
@@ -168,8 +172,7 @@ JobPlan DrawJobPlan() {
   }
   // Where tries take long, or many connections break, several may fail in a row
   // although nobody is lost.
-  const bool slow = plan.message_time() >= milliseconds(500) ||
-                    plan.pace >= milliseconds(200) ||
+  const bool slow = slow_messages || plan.pace >= milliseconds(200) ||
                     plan.network.reset_one_in == 50;
   plan.lost_after = Pick({seconds(slow ? 10 : 5), seconds(30)});
   const std::vector<Fault::Kind> mix = DrawMix();
