@@ -100,6 +100,9 @@ HealthChecks::Process HealthChecks::Forget(int process) {
   if (HoldsJob(known.mapped().task)) {
     holder_gone_ = Now();
   }
+  if (absl::StartsWith(known.mapped().task, "chief")) {
+    stop_under_way_ = false;
+  }
   if (absl::StartsWith(known.mapped().task, "ps")) {
     ps_gone_ = Now();
     // What it takes with it each script learns when it joins again; slots of
@@ -365,7 +368,9 @@ void HealthChecks::OnStop(nanoseconds until, bool everybody) {
           : std::max(hard_trouble_until_, chief_trouble_until_);
   const bool quiet = Now() - trouble >= (AllAreAtWork() ? kQuiet : kBeforeStop);
   Trouble(until, Whom::kAll);  // it ends them all
-  if (!quiet) {
+  // What comes after the snapshot of a stop under way is not saved.
+  const bool under_way = std::exchange(stop_under_way_, true);
+  if (!quiet || under_way) {
     return;
   }
   to_save_ = Receipts();

@@ -165,6 +165,7 @@ class HealthChecks {
   std::map<int, Granted> granted_;  // by process: the last one
   std::set<uint32_t> offered_;      // slots, to others
   std::optional<uint64_t> to_save_;
+  bool stop_under_way_ = false;  // until the chief's process ends
   uint64_t restored_ = 0;
 };
 
