@@ -56,15 +56,8 @@ void JobState::RequestStop(const std::string& reason) {
   facts_.stop = reason;
   facts_.stop_ns = facts_.now_ns();
   checkpoints_.Hurry();
-  if (facts_.phase < Phase::kTraining && start_.adopted()) {
-    facts_.Say(reason, ": saving what the ps hold, then stopping");
-    if (facts_.phase == Phase::kReady) {
-      EnterTrainingAlone();
-    }
-  } else if (facts_.phase < Phase::kTraining) {
-    end_.Begin(
-        absl::CancelledError(absl::StrCat(reason, ": stopped at the start")),
-        true);
+  if (facts_.phase < Phase::kTraining) {
+    StopAtStart();
   } else if (facts_.phase == Phase::kTraining) {
     facts_.Say(reason, ": writing a checkpoint, then stopping");
   } else {

@@ -104,6 +104,8 @@ class JobState {
   // The answer to worker 0 that is to assign the initial values first; nullopt
   // for everybody else.
   std::optional<RegisterReply> AskForValues(const RegisterRequest& request);
+  // A stop before training: at once if there is nothing to save.
+  void StopAtStart();
   absl::Status EnterTraining(uint64_t sample_count);
   // The same without a worker, where one is not waited for.
   void EnterTrainingAlone();

@@ -21,10 +21,12 @@ void JobState::TickStart() {
     return;
   }
   for (int s = 0; s < facts_.tracker.count(); ++s) {
+    // Also those that have answered: one that is to end waits for a chief that
+    // asks.
+    facts_.AskHelloIfDue(s, kStartHelloNs);
     if (facts_.tracker.Fresh(s, 1)) {
       continue;
     }
-    facts_.AskHelloIfDue(s, kStartHelloNs);
     // A whole cluster starts in any order, so a ps may be late; but a wrong
     // address in TF_CONFIG would have the others wait for ever.
     const double waited = facts_.SecondsInPhase();
@@ -48,6 +50,11 @@ void JobState::AdvanceStart() {
       facts_.tracker.AllAnswered()) {
     start_.OnHellos(facts_.tracker.hellos());
     facts_.progress_ns = facts_.now_ns();  // until here the ps were waited for
+  }
+  if (facts_.stop.has_value() && !start_.ShardsMayHoldWork() &&
+      start_.state() != StartSequence::State::kFailed) {
+    StopAtStart();
+    return;
   }
   start_.Load();
   if (start_.state() == StartSequence::State::kFailed) {
@@ -81,6 +88,23 @@ void JobState::AdvanceStart() {
   facts_.Say("took over the shards of a job under way");
   // Of the first nobody comes who would begin it.
   if (AllHaveFinished() || facts_.stop.has_value()) {
+    EnterTrainingAlone();
+  }
+}
+
+void JobState::StopAtStart() {
+  const std::string& reason = *facts_.stop;
+  if (!start_.ShardsMayHoldWork()) {
+    end_.Begin(
+        absl::CancelledError(absl::StrCat(reason, ": stopped at the start")),
+        true);
+    return;
+  }
+  facts_.Say(reason,
+             start_.adopted() ? ": saving what the ps hold"
+                              : ": asking the ps what they hold",
+             ", then stopping");
+  if (facts_.phase == Phase::kReady) {
     EnterTrainingAlone();
   }
 }

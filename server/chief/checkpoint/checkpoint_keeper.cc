@@ -294,10 +294,12 @@ void CheckpointKeeper::OnPassed() {
     retry_ns_ = facts_.now_ns() +
                 static_cast<int64_t>(Absence::kVersionWaitSeconds * 1e9);
   }
-  if (!stopping() || !training() || facts_.job->workers_decide()) {
+  if (!stopping() || !training()) {
     return;
   }
-  retry_ns_ = 0;
+  if (!facts_.job->workers_decide()) {
+    retry_ns_ = 0;
+  }
   if (passed_step_ != facts_.step) {
     passed_step_ = facts_.step;
   } else if (absence_.FinishTorn()) {

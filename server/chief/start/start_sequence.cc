@@ -10,6 +10,13 @@
 #include "proto/wire/layout_io.h"
 
 namespace weir {
+namespace {
+
+// For the first answers of the ps in a stop: a ps that is told to end, too,
+// waits no longer for a chief.
+constexpr int64_t kStopHelloNs = 5'000'000'000;
+
+}  // namespace
 
 std::string StartSequence::Describe() const {
   if (state_ == State::kAssigning && facts_.job->worker_assigns()) {
@@ -67,6 +74,20 @@ bool StartSequence::LastLoaded(int shard, const absl::Status& status) {
                  "another chief loads the shards at the same time: ",
                  taken->message(), "; start this chief again")));
   return false;
+}
+
+bool StartSequence::ShardsMayHoldWork() const {
+  if (adopted_) {
+    return true;
+  }
+  bool may = state_ == State::kHello &&
+             facts_.now_ns() - facts_.stop_ns < kStopHelloNs;
+  // Only what all of them hold can be saved.
+  for (int s = 0; s < shard_count(); ++s) {
+    may = may && (!facts_.tracker.Fresh(s, 1) ||
+                  facts_.tracker.hello(s).state() == ACTIVE);
+  }
+  return may;
 }
 
 void StartSequence::OnHellos(const std::vector<HelloReply>& hellos) {

@@ -63,6 +63,9 @@ class StartSequence {
   std::string Describe() const;  // what it waits for, for messages
   bool adopted() const { return adopted_; }
   bool restored() const { return restored_; }
+  // A stop is to wait: the shards hold, or may yet say that they hold, what no
+  // checkpoint has.
+  bool ShardsMayHoldWork() const;
   // The incarnation of each shard, 0 where no answer named one.
   // REQUIRES: kReady.
   const std::vector<uint64_t>& incarnations() const { return incarnations_; }

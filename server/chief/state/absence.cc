@@ -112,6 +112,9 @@ bool Absence::FinishTorn() {
       return true;
     }
   }
+  if (facts_.job->workers_decide()) {
+    return false;  // only its own program could, and it may yet come back
+  }
   for (const int w : Away()) {
     if (facts_.roster.worker(w).retired) {
       continue;

@@ -55,7 +55,8 @@ class Absence {
   // In a stop: returns true while a worker may yet finish what is torn. If none
   // will, the slots of those who are away are retired, so that the blocks that
   // are behind publish the next version without that contribution: the state
-  // of those that are ahead cannot go back.
+  // of those that are ahead cannot go back. Those of programs of the SDK are
+  // not: they may yet come back.
   bool FinishTorn();
 
   // Says who keeps the others waiting. `held` says that workers were told to

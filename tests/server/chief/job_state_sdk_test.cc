@@ -411,6 +411,40 @@ TEST_F(JobStateBroughtTest, AStopLeavesACheckpoint) {
   EXPECT_THAT(world_.workers[1].stop->reason(), HasSubstr("SIGTERM"));
 }
 
+// Nobody else can finish what it left on a part of the blocks, and while it is
+// held it cannot either.
+TEST_F(JobStateBroughtTest, AStopInSyncLetsAProgramThatIsBackFinish) {
+  Sync();
+  Begin();
+  Push(0, 2);
+  Push(1, 3);
+  world_.DoContribution(0, /*torn=*/true);
+  world_.chief().OnStreamLost(world_.workers[0].stream);
+  world_.workers[0] = {};
+  world_.chief().RequestStop("SIGTERM");
+  world_.Run(1);
+  world_.Join(0);
+  ASSERT_TRUE(world_.workers[0].grant.has_value());
+  bool finished = false;
+  for (int i = 0; i < 100 && !world_.finished.has_value(); ++i) {
+    for (int w = 0; w < 2; ++w) {
+      if (world_.workers[w].stop.has_value() && world_.workers[w].stream != 0) {
+        world_.chief().OnStreamLost(world_.workers[w].stream);
+        world_.workers[w].stream = 0;
+      } else if (world_.workers[w].stream != 0) {
+        EXPECT_TRUE(world_.Beat(w).ok());
+      }
+    }
+    if (!world_.workers[0].held && i > 0 && !std::exchange(finished, true)) {
+      world_.DoContribution(0);
+    }
+    world_.Run(0.1);
+  }
+  EXPECT_TRUE(finished);
+  ASSERT_TRUE(world_.finished.has_value());
+  EXPECT_EQ(world_.disk.count("ckpt-3"), 1u) << *world_.finished;
+}
+
 TEST_F(JobStateBroughtTest, OnlyAMissingWorkerMakesSilenceAnError) {
   Begin();
   Push(0, 1);

@@ -128,6 +128,56 @@ TEST(JobStateTest, AChiefThatIsToldToEndWhileItTakesOverSavesFirst) {
   }
 }
 
+// Until the ps have answered it cannot know that there is nothing to save.
+TEST(JobStateTest, AChiefThatIsToldToEndAtOnceAsksThePsFirst) {
+  for (const bool one_has_answered : {false, true}) {
+    ChiefWorld world(2, 1, SmallSpec());
+    world.StartChief();
+    world.Join(0);
+    for (int i = 0; i < 3; ++i) {
+      world.DoContribution(0);
+    }
+    world.StartChief();
+    if (one_has_answered) {
+      world.AnswerNext(0);
+    }
+    world.chief().RequestStop("SIGTERM");
+    world.Run(60);
+    ASSERT_TRUE(world.finished.has_value()) << one_has_answered;
+    EXPECT_TRUE(world.Logged("asking the ps what they hold"));
+    EXPECT_EQ(Message(*world.finished), "SIGTERM: stopped after ckpt-3");
+    EXPECT_EQ(world.disk.count("ckpt-3"), 1u);
+  }
+}
+
+TEST(JobStateTest, AChiefThatIsToldToEndWaitsForNoPsThatHoldsNothing) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.shards[1] = {};
+  world.StartChief(/*resume=*/true);
+  world.AnswerNext(1);
+  world.shards[0].down = true;
+  world.chief().RequestStop("SIGTERM");
+  world.Run(0.1);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(Message(*world.finished), "SIGTERM: stopped at the start");
+}
+
+TEST(JobStateTest, AChiefThatIsToldToEndWaitsForASilentPsForFiveSeconds) {
+  ChiefWorld world(2, 1, SmallSpec());
+  world.StartChief();
+  world.Join(0);
+  world.StartChief();
+  world.shards[1].down = true;
+  world.chief().RequestStop("SIGTERM");
+  world.Run(4.5);
+  EXPECT_FALSE(world.finished.has_value());
+  world.Run(1);
+  ASSERT_TRUE(world.finished.has_value());
+  EXPECT_EQ(Message(*world.finished), "SIGTERM: stopped at the start");
+}
+
 TEST(JobStateTest, ARestartedChiefWithAnotherJobSpecNamesTheField) {
   JobSpec spec = SmallSpec();
   spec.mutable_checkpoint()->set_every_steps(5);
