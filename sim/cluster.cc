@@ -436,17 +436,26 @@ bool Cluster::AllEnded() const {
 
 // As `weir task` looks for DONE, for a ps that could not hear its chief. Where
 // all could hear each other at the end of the job it has to hear it. Nobody
-// tells a script, nor the ps of scripts, which a chief that starts may need.
+// tells a script; nor the ps of scripts, which a chief that starts may need,
+// before all scripts are back, which may go on with the job.
 bool Cluster::WasDone(const Task& task) const {
   if (!done_at_.has_value() || !over_at_.has_value() ||
       (!plan_.script && *done_at_ > deaf_until_ + kDeafMax)) {
     return false;
   }
+  nanoseconds since =
+      std::max({*done_at_, *over_at_, task.run->started, holder_started_});
+  for (const auto& other : tasks_) {
+    if (other->is_script && !other->ended_for_good()) {
+      if (!other->runs()) {
+        return false;
+      }
+      since = std::max(since, other->run->started);
+    }
+  }
   const nanoseconds start =
       task.is_script ? nanoseconds(0) : plan_.start_time();
-  return Now() - std::max({*done_at_, *over_at_, task.run->started,
-                           holder_started_}) >
-         kDoneMax + start;
+  return Now() - since > kDoneMax + start;
 }
 
 std::vector<float> Cluster::CheckEnd() {
