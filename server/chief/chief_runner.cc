@@ -125,7 +125,7 @@ absl::Status ChiefRunner::TakeWorkdir(const std::string& checkpoints) {
   return WriteEnding(options_.files, options_.workdir, absl::OkStatus());
 }
 
-absl::Status ChiefRunner::RemoveDone(const Disk& disk) {
+absl::Status ChiefRunner::RemoveOldDone(const Disk& disk) {
   const std::string path = JoinPath(disk.workdir, kDoneName);
   const auto done = disk.files->ReadAll(path);
   if (absl::IsNotFound(done.status())) {
@@ -430,11 +430,10 @@ void ChiefRunner::CarryOutFiles(Action action) {
     } else if (const auto* drop = std::get_if<DiscardCheckpoint>(&action)) {
       WarnIf(disk->committer.Discard(drop->name));
     } else if (const auto* cut = std::get_if<CutTrainLog>(&action)) {
-      // Training begins: what an earlier end left must not end it.
       WarnIf(disk->train_file.Cut(cut->step));
       disk->board.Restart();
-      if (!cut->complete) {
-        WarnIf(RemoveDone(*disk));
+      if (!cut->done_may_stay) {
+        WarnIf(RemoveOldDone(*disk));
       }
       Post(inbox, [](JobState* state) { state->OnTrainLogCut(); });
     } else if (const auto* spread = std::get_if<AppendHistograms>(&action)) {
@@ -458,6 +457,8 @@ void ChiefRunner::CarryOutFiles(Action action) {
       const absl::Status there =
           disk->files->Stat(JoinPath(disk->workdir, kDoneName)).status();
       Post(inbox, [there](JobState* state) { state->end().OnLooked(there); });
+    } else if (std::holds_alternative<RemoveDone>(action)) {
+      WarnIf(RemoveOldDone(*disk));
     } else if (const auto* finish = std::get_if<Finish>(&action)) {
       // PERMISSION_DENIED: another chief goes on, so the job has not ended.
       if (!absl::IsPermissionDenied(finish->status)) {

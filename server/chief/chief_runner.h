@@ -136,8 +136,9 @@ class ChiefRunner {
   // Makes this the work directory's chief, then tidies up after the last one.
   absl::Status TakeWorkdir(const std::string& checkpoints);
   std::string Secret() const;  // of the work directory
-  // Removes DONE, unless another chief has written it since the start.
-  static absl::Status RemoveDone(const Disk& disk);
+  // Removes DONE, which must not end what goes on; unless another chief has
+  // written it since the start.
+  static absl::Status RemoveOldDone(const Disk& disk);
   Board::Options BoardOptions() const;
   void MakeCallers(const std::shared_ptr<const InitialValues>& initial);
   // Reads what the work directory says of the job.

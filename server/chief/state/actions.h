@@ -74,11 +74,11 @@ struct DiscardCheckpoint {
   std::string name;
 };
 
-// Cuts train.jsonl after `step`, and removes DONE unless nothing is left to do.
-// Answered by OnTrainLogCut.
+// Cuts train.jsonl after `step`, and removes DONE if it may not stay. Answered
+// by OnTrainLogCut.
 struct CutTrainLog {
   uint64_t step = 0;
-  bool complete = false;
+  bool done_may_stay = false;
 };
 
 // Appends a line to train.jsonl. There is no answer.
@@ -102,6 +102,9 @@ struct WriteDone {
 // Looks whether DONE is still there. Answered by OnLooked.
 struct LookForDone {};
 
+// Removes a DONE that was there when the chief started. There is no answer.
+struct RemoveDone {};
+
 struct LogLine {
   bool warning = false;
   std::string text;
@@ -116,7 +119,7 @@ using Action =
     std::variant<ShardCall, SendCommand, EndStream, FindCheckpoint,
                  PrepareCheckpoint, CommitCheckpoint, DiscardCheckpoint,
                  CutTrainLog, AppendTrainLog, AppendHistograms, WriteDone,
-                 LookForDone, LogLine, Finish>;
+                 LookForDone, RemoveDone, LogLine, Finish>;
 
 // Of Action, as timelines call them.
 inline constexpr const char* kActionNames[] = {"call a ps",
@@ -131,6 +134,7 @@ inline constexpr const char* kActionNames[] = {"call a ps",
                                                "append histograms",
                                                "write DONE",
                                                "look for DONE",
+                                               "remove DONE",
                                                "log",
                                                "finish"};
 static_assert(std::size(kActionNames) == std::variant_size_v<Action>);

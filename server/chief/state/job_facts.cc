@@ -127,6 +127,9 @@ void JobFacts::Count() {
   if (done > contributions_done) {
     contributions_done = done;
     progress_ns = reached_ns = now_ns();
+    if (std::exchange(done_may_stay, false)) {
+      Do(RemoveDone{});
+    }
   }
   const JobSource::Reach reach = job->Count(roster);
   step = reach.step;

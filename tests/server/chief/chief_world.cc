@@ -420,7 +420,7 @@ void ChiefWorld::Run(const Action& action) {
     }
     chief_->checkpoint().OnCommitted(commit_error);
   } else if (const auto* cut = std::get_if<CutTrainLog>(&action)) {
-    if (!cut->complete) {
+    if (!cut->done_may_stay) {
       done.clear();
     }
     if (!no_cut) {
@@ -435,6 +435,8 @@ void ChiefWorld::Run(const Action& action) {
   } else if (std::holds_alternative<LookForDone>(action)) {
     chief_->end().OnLooked(done.empty() ? absl::NotFoundError("no DONE")
                                         : absl::OkStatus());
+  } else if (std::holds_alternative<RemoveDone>(action)) {
+    done.clear();
   } else if (const auto* finish = std::get_if<Finish>(&action)) {
     if (finished.has_value()) {
       log.push_back("finished twice");

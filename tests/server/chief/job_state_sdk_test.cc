@@ -389,6 +389,28 @@ TEST_F(JobStateBroughtTest, ProgramsThatHadFinishedAreNotWaitedForWithoutEnd) {
   EXPECT_EQ(world_.done, "ckpt-6");
 }
 
+// Until somebody does more, it may be that nobody comes any more.
+TEST_F(JobStateBroughtTest, AFinishedJobStaysDoneUntilAProgramPushes) {
+  Begin();
+  Push(0, 2);
+  world_.Retire(0);
+  world_.Retire(1);
+  world_.Run(5);
+  ASSERT_EQ(world_.done, "ckpt-2");
+  LoseShards();
+  world_.finished.reset();
+  world_.StartChief(/*resume=*/true);
+  world_.Settle();
+  world_.Join(1);
+  ASSERT_TRUE(world_.workers[1].grant.has_value());
+  EXPECT_TRUE(world_.Beat(1).ok());
+  world_.Run(1);
+  EXPECT_EQ(world_.done, "ckpt-2");
+  Push(1, 1);
+  world_.Run(2);
+  EXPECT_EQ(world_.done, "");
+}
+
 TEST_F(JobStateBroughtTest, AStopLeavesACheckpoint) {
   Begin();
   Push(0, 2);
