@@ -92,7 +92,8 @@ def train_to_an_increment(folder, name):
             stdout=log,
             stderr=log,
         )
-    deadline = time.monotonic() + 60
+    # On a busy machine many checkpoints are of the version before the newest.
+    deadline = time.monotonic() + 200
     while newest_increment(run) is None and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
