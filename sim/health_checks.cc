@@ -19,12 +19,12 @@ using std::chrono::seconds;
 // So long after trouble, and until whoever is silent is lost, it may still end
 // a task: the waits of a worker and a chief for each other are shorter.
 constexpr auto kEffectMax = seconds(65);
-// In quiet a worker that has work pushes something in so long. A checkpoint
-// keeps it waiting for some objects.
+// In quiet a worker that has work pushes something in so long, not counted what
+// the slowest messages and turns take. A checkpoint keeps it waiting for some
+// objects.
 constexpr auto kIdleMax = seconds(30);
 constexpr int kObjectsOfHold = 20;
-// The same in async, where it waits for no other worker, and not counted what
-// the slowest messages and turns take.
+// The same in async, where it waits for no other worker.
 constexpr auto kIdleMaxAlone = seconds(12);
 // While there is no chief nobody holds it either.
 constexpr auto kIdleMaxWithoutChief = seconds(6);
@@ -327,7 +327,8 @@ absl::Status HealthChecks::CheckWorker(const Worker& worker) const {
     case Mode::kSync:
       break;
   }
-  return CheckIdle(worker, std::max(quick, trouble_until_), kIdleMax + hold);
+  return CheckIdle(worker, std::max(quick, trouble_until_),
+                   kIdleMax + push + hold);
 }
 
 absl::Status HealthChecks::CheckIdle(const Worker& worker, nanoseconds since,
