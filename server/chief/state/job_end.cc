@@ -21,6 +21,9 @@ constexpr int64_t kLookAgainNs = 1'000'000'000;
 constexpr int64_t kLookMaxNs = 5'000'000'000;
 // Then it is told so.
 constexpr int64_t kTellNs = 2'000'000'000;
+// The answer to a worker that registers may be lost with its connection: it asks
+// again within so long.
+constexpr int64_t kAsksAgainNs = 2'000'000'000;
 // For the reports of the last contributions, which are on their way: a worker
 // sends them within a heartbeat, unless it died.
 constexpr double kLastReportsWait = 2.0;  // s
@@ -197,6 +200,7 @@ RegisterReply JobEnd::AnswerLate(const RegisterRequest& request,
   if (request.rank() < static_cast<uint32_t>(facts_.roster.count())) {
     facts_.roster.mutable_worker(static_cast<int>(request.rank()))->told = true;
   }
+  answered_ns_ = facts_.now_ns();
   RegisterReply reply;
   reply.mutable_over()->set_code(static_cast<uint32_t>(end.code()));
   reply.mutable_over()->set_reason(std::string(end.message()));
@@ -212,6 +216,11 @@ bool JobEnd::WorkersAreGone() const {
   }
   // After an error workers end with 138, whether they hear of it or not.
   return !status_.ok() && facts_.SecondsInPhase() > facts_.options.fail_wait;
+}
+
+bool JobEnd::MayBeAskedAgain() const {
+  return status_.ok() && answered_ns_ != 0 &&
+         facts_.now_ns() - answered_ns_ < kAsksAgainNs;
 }
 
 bool JobEnd::TimeIsUp(double seconds) const {
@@ -394,7 +403,8 @@ void JobEnd::Advance() {
   }
   if (facts_.phase == Phase::kShutdown &&
       (std::count(shut_down_.begin(), shut_down_.end(), false) == 0 ||
-       TimeIsUp(shutdown_wait))) {
+       TimeIsUp(shutdown_wait)) &&
+      (!MayBeAskedAgain() || TimeIsUp(options.end_wait))) {
     Finish();
   }
 }

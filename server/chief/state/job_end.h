@@ -19,6 +19,8 @@
 //       when DONE is gone: then another chief goes on with the job, and an
 //       empty ps was started for it. Of a job that was done before none is
 //       ended then.
+//   I7. After a good end the chief goes on to answer for two seconds after the
+//       last worker that registered: a lost answer is asked for again.
 // Threads: compatible.
 // Owns/borrows: borrows the facts.
 #ifndef SERVER_CHIEF_STATE_JOB_END_H_
@@ -81,6 +83,8 @@ class JobEnd {
   bool WaitsForEvaluator() const;
   // True if every worker heard of the end and left, or need not be waited for.
   bool WorkersAreGone() const;
+  // Whether a worker that was answered may not have heard it (I7).
+  bool MayBeAskedAgain() const;
   // Whether a phase has waited long enough that waits for `seconds` in a job of
   // this chief; longer while it looks for DONE.
   bool TimeIsUp(double seconds) const;
@@ -117,6 +121,7 @@ class JobEnd {
   bool superseded_ = false;
   std::optional<std::string> done_job_;  // of a job that was done before
   int64_t begun_ns_ = 0;                 // its end
+  int64_t answered_ns_ = 0;              // the last AnswerLate; 0: none
   // By shard.
   std::vector<uint64_t> hello_ticket_;  // that it is asked by; 0: none
   std::vector<bool> asked_;             // Shutdown is under way

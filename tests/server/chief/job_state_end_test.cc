@@ -60,7 +60,7 @@ TEST(JobStateEndTest, AWorkerBetweenTwoStreamsIsToldWhenItComesAgain) {
   ComeAgain(&world, 1);
   ASSERT_TRUE(world.workers[1].stop.has_value()) << world.workers[1].error;
   EXPECT_EQ(world.workers[1].stop->code(), 0u);
-  world.Run(1);
+  world.Run(2);
   ASSERT_TRUE(world.finished.has_value());
   EXPECT_TRUE(world.finished->ok()) << *world.finished;
 }
@@ -78,7 +78,7 @@ TEST(JobStateEndTest, AChiefRestartedAtTheEndWaitsForBothWorkers) {
   ASSERT_TRUE(world.workers[1].stop.has_value()) << world.workers[1].error;
   EXPECT_TRUE(world.Beat(0).ok());
   Leave(&world, 0);
-  world.Run(1);
+  world.Run(2);
   ASSERT_TRUE(world.finished.has_value());
   EXPECT_TRUE(world.finished->ok()) << *world.finished;
 }

@@ -101,6 +101,7 @@ TEST(JobEndTest, ADoneJobTellsEveryWorkerAndEveryPsThenEnds) {
   e.ShutDowns();
   EXPECT_EQ(e.finishes, 0);
   EXPECT_TRUE(e.Told(1));
+  e.clock.Advance(std::chrono::seconds(2));
   e.ShutDowns();
   EXPECT_EQ(e.finishes, 1);
   EXPECT_TRUE(e.end.status().ok());
@@ -119,6 +120,7 @@ TEST(JobEndTest, NoPsIsEndedOnceDoneIsGone) {  // I6
   e.end.OnLooked(absl::NotFoundError("no DONE"));
   EXPECT_THAT(e.ShutDowns(), SizeIs(0));
   EXPECT_TRUE(e.Told(0) && e.Told(1));
+  e.clock.Advance(std::chrono::seconds(2));
   e.ShutDowns();
   EXPECT_EQ(e.finishes, 1);
 }
@@ -183,6 +185,7 @@ TEST(JobEndTest, APsOfAnotherJobIsLeftAlone) {  // I5
   e.end.OnShutdown(0, absl::OkStatus());
   e.Told(0);
   e.Told(1);
+  e.clock.Advance(std::chrono::seconds(2));
   EXPECT_THAT(e.ShutDowns(), SizeIs(0));
   EXPECT_EQ(e.finishes, 1);
 }
@@ -236,6 +239,45 @@ TEST(JobEndTest, AShutdownThatDidNotArriveIsSentAgain) {
 }
 
 // -------------------------------------------------------- a job of this chief
+
+// I7. A heartbeat breaks as the job ends, and then the connection on which the
+// answer to the worker's Register is.
+TEST(JobEndTest, AWorkerWhoseAnswerIsLostCanAskAgain) {
+  Ending e;
+  e.facts.Enter(Phase::kEvaluating);
+  e.facts.roster.mutable_worker(1)->asked = true;
+  e.end.Begin(absl::OkStatus(), /*shutdown_ps=*/true);
+  EXPECT_THAT(e.ShutDowns(), SizeIs(0));
+  EXPECT_TRUE(e.Told(1));
+  EXPECT_THAT(e.ShutDowns(), SizeIs(2));  // they need not wait
+  e.end.OnShutdown(0, absl::OkStatus());
+  e.end.OnShutdown(1, absl::OkStatus());
+  e.clock.Advance(std::chrono::milliseconds(1900));
+  e.ShutDowns();
+  EXPECT_EQ(e.finishes, 0);
+  EXPECT_TRUE(e.Told(1));
+  e.clock.Advance(std::chrono::milliseconds(1900));
+  e.ShutDowns();
+  EXPECT_EQ(e.finishes, 0);
+  e.clock.Advance(std::chrono::milliseconds(200));
+  e.ShutDowns();
+  EXPECT_EQ(e.finishes, 1);
+}
+
+TEST(JobEndTest, AWorkerThatAsksForEverHoldsTheEndUpForAWhileOnly) {
+  Ending e;
+  e.facts.Enter(Phase::kEvaluating);
+  e.facts.roster.mutable_worker(0)->asked = true;
+  e.end.Begin(absl::OkStatus(), /*shutdown_ps=*/false);
+  for (int s = 0; s < 11; ++s) {
+    e.Told(0);
+    e.ShutDowns();
+    EXPECT_EQ(e.finishes, 0) << s;
+    e.clock.Advance(std::chrono::seconds(1));
+  }
+  e.ShutDowns();
+  EXPECT_EQ(e.finishes, 1);
+}
 
 TEST(JobEndTest, TheFirstEndCounts) {  // I1
   Ending e;
