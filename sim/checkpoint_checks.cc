@@ -8,11 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/io/crc32c.h"
 #include "common/io/files.h"
 #include "common/threads/scheduler.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/evaluated.h"
 #include "proto/checkpoint/table_file.h"
+#include "sim/job_plan.h"
 
 namespace weir::sim {
 namespace {
@@ -112,7 +114,18 @@ absl::Status CheckpointChecks::ReadWhole(const std::string& path) {
   WEIR_RETURN_IF_ERROR(reader->Verify());
   const Manifest& manifest = reader->manifest();
   contributions_ = ContributionsOf(manifest);
-  return VerifyTables(objects_, path, manifest);
+  WEIR_RETURN_IF_ERROR(VerifyTables(objects_, path, manifest));
+  if (!keeps_values_) {
+    return absl::OkStatus();
+  }
+  WEIR_ASSIGN_OR_RETURN(const std::vector<float> values,
+                        ReadValues(path, reader.get()));
+  const uint32_t crc = Crc32c(values.data(), values.size() * sizeof(float));
+  if (values_.try_emplace(manifest.step(), crc).first->second != crc) {  // I4
+    return absl::DataLossError(absl::StrCat(
+        "there was one of step ", manifest.step(), " with other values"));
+  }
+  return absl::OkStatus();
 }
 
 bool CheckpointChecks::IsOfRot(const absl::Status& status) const {
@@ -189,23 +202,29 @@ absl::StatusOr<std::vector<float>> CheckpointChecks::ReadLast(
                         CheckpointReader::Open(objects_, directory));
   WEIR_RETURN_IF_ERROR(reader->Verify());
   WEIR_RETURN_IF_ERROR(CheckAllThere(reader->manifest(), last_step));
+  return ReadValues(directory, reader.get());
+}
+
+absl::StatusOr<std::vector<float>> CheckpointChecks::ReadValues(
+    const std::string& path, CheckpointReader* reader) {
   std::vector<float> values(
       static_cast<size_t>(reader->layout().flat_elements()));
   WEIR_RETURN_IF_ERROR(reader->ReadFlat(
       kValuesArray, 0, static_cast<int64_t>(values.size()), values.data()));
   std::map<std::pair<std::string, uint64_t>, std::vector<float>> rows;
-  const auto take = [&rows](const TableFileEntry& table,
-                            const RowRecords& some) {
+  const auto take = [this, &rows](const TableFileEntry& table,
+                                  const RowRecords& some) {
     const auto floats = static_cast<size_t>(table.row_floats);
     for (size_t i = 0; i < some.ids.size(); ++i) {
-      rows[{table.name, some.ids[i]}].assign(
-          some.floats.begin() + static_cast<int64_t>(i * floats),
-          some.floats.begin() + static_cast<int64_t>((i + 1) * floats));
+      const float* const row = some.floats.data() + i * floats;
+      if (!keeps_values_ ||
+          std::any_of(row, row + kRowDim, [](float v) { return v != 0.0f; })) {
+        rows[{table.name, some.ids[i]}].assign(row, row + floats);
+      }
     }
     return absl::OkStatus();
   };
-  WEIR_RETURN_IF_ERROR(
-      ReadTables(objects_, directory, reader->manifest(), take));
+  WEIR_RETURN_IF_ERROR(ReadTables(objects_, path, reader->manifest(), take));
   for (const auto& [name, row] : rows) {
     values.insert(values.end(), row.begin(), row.end());
   }

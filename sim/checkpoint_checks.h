@@ -7,12 +7,15 @@
 //   I2. It is whole at every moment, with all that it extends.
 //   I3. Where a file of it has rotted neither holds; but the job goes back no
 //       further than to the newest one that is whole.
+//   I4. Where KeepValues was called, each of a step has the same values and
+//       rows.
 // Threads: for fibres. No other fibre runs while it looks.
 // Errors: the words of what does not hold; every code means the same.
 #ifndef SIM_CHECKPOINT_CHECKS_H_
 #define SIM_CHECKPOINT_CHECKS_H_
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -21,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/io/object_store.h"
+#include "proto/checkpoint/checkpoint_files.h"
 #include "proto/ps.pb.h"
 #include "sim/places/place.h"
 
@@ -36,7 +40,12 @@ class CheckpointChecks {
         run_(std::move(run)),
         spec_text_(std::move(spec_text)) {}
 
-  // I1, I2. It costs little where nothing has changed.
+  // I4. From now on, and they are kept.
+  void KeepValues() { keeps_values_ = true; }
+  // CRC32C of values and rows of each one that was the newest, by its step.
+  const std::map<uint64_t, uint32_t>& values() const { return values_; }
+
+  // I1, I2, I4. It costs little where nothing has changed.
   absl::Status Look();
   // I1. The place has just lost its power.
   void OnPowerLost() {
@@ -68,6 +77,10 @@ class CheckpointChecks {
   absl::Status CheckNewest();
   absl::Status CheckWhole(const std::string& path);
   absl::Status ReadWhole(const std::string& path);
+  // Values, then the rows of each table by id. Where values are kept without
+  // those that are still 0: they may only have been read.
+  absl::StatusOr<std::vector<float>> ReadValues(const std::string& path,
+                                                CheckpointReader* reader);
 
   Place* const place_;
   ObjectStore* const objects_;  // the same
@@ -87,6 +100,8 @@ class CheckpointChecks {
   absl::Status whole_status_;
   Place::Observer other_;  // where nobody asks whether it changes
   bool done_ = false;
+  bool keeps_values_ = false;
+  std::map<uint64_t, uint32_t> values_;
 };
 
 }  // namespace weir::sim

@@ -1,6 +1,8 @@
 #include "sim/job.h"
 
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,10 +30,14 @@ constexpr double kTornContributions = 8;
 // All troubles and all waits for what is lost are far shorter.
 constexpr auto kWorldMax = std::chrono::hours(4);
 
-// Runs a job until it has ended, or something does not hold. Returns what
-// CheckpointChecks::ReadLast reads; empty if something is broken.
-std::vector<float> RunToTheEnd(const JobPlan& plan, Cluster* cluster,
-                               WorldCounts* counts) {
+struct Values {
+  std::vector<float> last;  // of CheckpointChecks::ReadLast
+  std::map<uint64_t, uint32_t> of_steps;
+};
+
+// Runs a job until it has ended, or something does not hold; the values are
+// empty if something is broken.
+Values RunToTheEnd(const JobPlan& plan, Cluster* cluster, WorldCounts* counts) {
   Troubles troubles(plan, cluster, counts);
   while (!cluster->broken() && !cluster->AllEnded()) {
     if (Now() > kWorldMax) {
@@ -43,9 +49,9 @@ std::vector<float> RunToTheEnd(const JobPlan& plan, Cluster* cluster,
     cluster->Check(cluster->health().CheckRate(troubles.store_is_slow()));
     cluster->WaitForEvent(troubles.Pause());
   }
-  std::vector<float> values;
+  Values values;
   if (!cluster->broken()) {
-    values = cluster->CheckEnd();
+    values = {cluster->CheckEnd(), cluster->checkpoints().values()};
   }
   counts->messages += cluster->network().arrived();
   counts->resets += cluster->network().resets();
@@ -54,10 +60,10 @@ std::vector<float> RunToTheEnd(const JobPlan& plan, Cluster* cluster,
   return values;
 }
 
-// The same in a world of its own.
-std::vector<float> RunPlan(uint64_t seed, const JobPlan& plan,
-                           const std::string& data_dir, WorldResult* result) {
-  std::vector<float> values;
+// The same in a world of its own. `exact`: values are compared bit by bit.
+Values RunPlan(uint64_t seed, const JobPlan& plan, bool exact,
+               const std::string& data_dir, WorldResult* result) {
+  Values values;
   std::string slow_data;  // a script rests by itself
   if (plan.batch_time.count() > 0) {
     slow_data =
@@ -67,8 +73,12 @@ std::vector<float> RunPlan(uint64_t seed, const JobPlan& plan,
   result->outcome = RunWorld(seed, [&] {
     // Not destroyed: fibres that never end look at it until the world does.
     auto* const cluster = new Cluster(plan, data_dir, result);
+    if (exact) {
+      cluster->checkpoints().KeepValues();
+    }
     values = RunToTheEnd(plan, cluster, &result->counts);
-    Note(absl::StrCat("values ", Crc32c(values.data(), values.size() * 4)));
+    Note(absl::StrCat("values ",
+                      Crc32c(values.last.data(), values.last.size() * 4)));
   });
   if (result->broken.empty()) {
     result->broken = result->outcome.stuck;
@@ -87,8 +97,8 @@ double Norm(const std::vector<float>& values) {
 // Whether the values of a job are those of the job alone: in sync, and those
 // of scripts, every bit of them, else as near as no lack of a contribution
 // would be.
-std::string Compare(const JobPlan& plan, const std::vector<float>& values,
-                    const std::vector<float>& alone) {
+std::string CompareLast(const JobPlan& plan, const std::vector<float>& values,
+                        const std::vector<float>& alone) {
   if (values.size() != alone.size()) {
     return absl::StrCat("there are ", values.size(), " values and rows, and ",
                         alone.size(), " of the same job alone");
@@ -116,6 +126,19 @@ std::string Compare(const JobPlan& plan, const std::vector<float>& values,
                    contributions, " of ", plan.steps, " contributions");
 }
 
+// The same, and in sync that each checkpoint is one of the job alone.
+std::string Compare(const JobPlan& plan, const Values& values,
+                    const Values& alone) {
+  for (const auto& [step, crc] : values.of_steps) {
+    const auto found = alone.of_steps.find(step);
+    if (found != alone.of_steps.end() && found->second != crc) {
+      return absl::StrCat("the checkpoint of step ", step,
+                          " has not the values of the same job alone");
+    }
+  }
+  return CompareLast(plan, values.last, alone.last);
+}
+
 }  // namespace
 
 bool WriteJobData(const std::string& directory) {
@@ -139,13 +162,13 @@ WorldResult RunJob(uint64_t seed, const std::string& data_dir,
   result.can_leave_out = plan.CanLeaveOut();
   plan = plan.Without(left_out);
   result.job = plan.Words();
-  const std::vector<float> values = RunPlan(seed, plan, data_dir, &result);
+  const Values values = RunPlan(seed, plan, plan.IsExact(), data_dir, &result);
   if (!result.broken.empty() || result.lost) {
     return result;
   }
   WorldResult alone;
-  const std::vector<float> expected =
-      RunPlan(seed, plan.Alone(), data_dir, &alone);
+  const Values expected =
+      RunPlan(seed, plan.Alone(), plan.IsExact(), data_dir, &alone);
   result.broken = alone.broken.empty()
                       ? Compare(plan, values, expected)
                       : absl::StrCat("the same job alone: ", alone.broken);

@@ -211,14 +211,20 @@ uint64_t JobPlan::contributions() const {
   return mode == Mode::kSync ? steps * in_step : steps;
 }
 
+bool JobPlan::HasAny(Fault::Kind kind) const {
+  return std::any_of(faults.begin(), faults.end(),
+                     [kind](const Fault& fault) { return fault.kind == kind; });
+}
+
 bool JobPlan::MayTear() const {
-  const auto any = [this](Fault::Kind kind) {
-    return std::any_of(
-        faults.begin(), faults.end(),
-        [kind](const Fault& fault) { return fault.kind == kind; });
-  };
   return mode == Mode::kSync && !script &&
-         (any(Fault::kTermAll) || (any(Fault::kTerm) && any(Fault::kKill)));
+         (HasAny(Fault::kTermAll) ||
+          (HasAny(Fault::kTerm) && HasAny(Fault::kKill)));
+}
+
+bool JobPlan::IsExact() const {
+  return mode == Mode::kSync && !MayTear() &&
+         !(script && (HasAny(Fault::kTerm) || HasAny(Fault::kTermAll)));
 }
 
 JobPlan JobPlan::Without(LeftOut left_out) const {
@@ -252,7 +258,8 @@ JobPlan JobPlan::Alone() const {
     alone.workers = 1;
   }
   alone.pace = std::chrono::nanoseconds(0);
-  alone.batch_time = milliseconds(0);
+  // In sync slowly, so that it saves at each step that is due.
+  alone.batch_time = milliseconds(mode == Mode::kSync ? 2000 : 0);
   alone.network = Faults();
   alone.store = PlaceFaults();
   alone.faults.clear();
@@ -263,24 +270,27 @@ std::string JobPlan::SpecText() const {
   // Values begin at numbers that all floats hold exactly, and move so little
   // that each gradient is nearly the one at the beginning, whenever it is
   // computed. So also in async the end is the sum of all contributions.
-  const char* const model =
-      table ? "table { name: 'rows' dim: 2 optimizer { sgd {} } "
-              "schedule { learning_rate: 1e-4 } initializer { zeros {} } "
-              "expiry { seconds: 1000000000 } } "
-              "model { layer { name: 'bag' embedding_bag { table: 'rows' } } "
-              "layer { name: 'flat' flatten {} } "
-              "layer { name: 'logit' dense { units: 1 "
-              "kernel_initializer { constant: 0.5 } } } "
-              "loss { sigmoid_cross_entropy {} } } "
-              "data { train { csv { path: 'rows.csv' "
-              "column { name: 'a' index: 1 numeric {} } "
-              "column { name: 'b' index: 2 categorical {} } "
-              "column { name: 'c' index: 3 categorical {} } } } } "
-            : "model { layer { name: 'flat' flatten {} } "
-              "layer { name: 'logits' dense { units: 10 "
-              "kernel_initializer { zeros {} } } } "
-              "loss { softmax_cross_entropy {} } } "
-              "data { train { digits { count: 64 } } } ";
+  const std::string rows = absl::StrCat("table { name: 'rows' dim: ", kRowDim,
+                                        " optimizer { sgd {} } ");
+  const std::string model =
+      table
+          ? rows +
+                "schedule { learning_rate: 1e-4 } initializer { zeros {} } "
+                "expiry { seconds: 1000000000 } } "
+                "model { layer { name: 'bag' embedding_bag { table: 'rows' } } "
+                "layer { name: 'flat' flatten {} } "
+                "layer { name: 'logit' dense { units: 1 "
+                "kernel_initializer { constant: 0.5 } } } "
+                "loss { sigmoid_cross_entropy {} } } "
+                "data { train { csv { path: 'rows.csv' "
+                "column { name: 'a' index: 1 numeric {} } "
+                "column { name: 'b' index: 2 categorical {} } "
+                "column { name: 'c' index: 3 categorical {} } } } } "
+          : "model { layer { name: 'flat' flatten {} } "
+            "layer { name: 'logits' dense { units: 10 "
+            "kernel_initializer { zeros {} } } } "
+            "loss { softmax_cross_entropy {} } } "
+            "data { train { digits { count: 64 } } } ";
   return absl::StrCat(
       "name: 'sim' seed: 7 ", model,
       "train { batch_size: 4 log_every_steps: 1 steps: ", steps,

@@ -60,6 +60,8 @@ std::string FaultWords(const Fault& fault);
 // nor by a kill after which a task is started at once.
 bool MayBeDeaf(const Fault& fault);
 
+inline constexpr int kRowDim = 2;  // of its table
+
 struct JobPlan {
   Mode mode = Mode::kAsync;
   int ps = 1;
@@ -92,6 +94,8 @@ struct JobPlan {
   // killed and another task told to end, and no other one comes that could
   // finish them ("One snapshot of all shards" in docs/design_notes.md).
   bool MayTear() const;
+  // Whether each checkpoint has the bits of the job alone at its step.
+  bool IsExact() const;
   // As the last checkpoint counts them.
   uint64_t last_step() const {
     return script && mode != Mode::kSync ? contributions() : steps;
@@ -117,6 +121,9 @@ struct JobPlan {
   // The same job without troubles, with one ps and one worker; of scripts, each
   // of which is another one, with all of them.
   JobPlan Alone() const;
+
+ private:
+  bool HasAny(Fault::Kind kind) const;
 };
 
 // Asks the world for random numbers.

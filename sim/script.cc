@@ -9,6 +9,7 @@
 #include "client/cc/weir.h"
 #include "common/base/status.h"
 #include "common/threads/scheduler.h"
+#include "sim/job_plan.h"
 
 namespace weir::sim {
 namespace {
@@ -20,7 +21,6 @@ constexpr int64_t kBlockElements = 16;
 constexpr int64_t kElements[] = {100, 7};
 constexpr const char* kNames[] = {"w", "b"};
 constexpr char kTable[] = "rows";
-constexpr int kDim = 2;
 constexpr uint64_t kIds = 23;  // of the table
 constexpr uint64_t kIdsOfPush = 5;
 
@@ -57,7 +57,7 @@ std::vector<sdk::Table> TablesOf(const JobPlace& place) {
   }
   sdk::Table table;
   table.name = kTable;
-  table.dim = kDim;
+  table.dim = kRowDim;
   table.optimizer.kind =
       static_cast<sdk::RowOptimizer::Kind>(place.script->row_optimizer);
   table.optimizer.learning_rate = kOptimizerRate;
@@ -93,8 +93,8 @@ class RowsOfPush {
 
  private:
   std::vector<uint64_t> ids_ = std::vector<uint64_t>(kIdsOfPush);
-  std::vector<float> rows_ = std::vector<float>(kIdsOfPush * kDim);
-  std::vector<float> gradients_ = std::vector<float>(kIdsOfPush * kDim);
+  std::vector<float> rows_ = std::vector<float>(kIdsOfPush * kRowDim);
+  std::vector<float> gradients_ = std::vector<float>(kIdsOfPush * kRowDim);
 };
 
 }  // namespace
