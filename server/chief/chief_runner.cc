@@ -432,9 +432,6 @@ void ChiefRunner::CarryOutFiles(Action action) {
     } else if (const auto* cut = std::get_if<CutTrainLog>(&action)) {
       WarnIf(disk->train_file.Cut(cut->step));
       disk->board.Restart();
-      if (!cut->done_may_stay) {
-        WarnIf(RemoveOldDone(*disk));
-      }
       Post(inbox, [](JobState* state) { state->OnTrainLogCut(); });
     } else if (const auto* spread = std::get_if<AppendHistograms>(&action)) {
       disk->board.AddHistograms(spread->step, spread->histograms);

@@ -174,11 +174,9 @@ absl::Status JobState::EnterTraining(uint64_t sample_count) {
   facts_.had_finished =
       facts_.options.newest_finished && newest->name() == facts_.checkpoint;
   if (!facts_.stop.has_value()) {  // else nobody trains
+    end_.OnTraining();
     facts_.cutting = true;
-    // Maybe nobody comes who has more to do: then the job is still done.
-    facts_.done_may_stay = facts_.had_finished;
-    facts_.Do(
-        CutTrainLog{facts_.step, facts_.Complete() || facts_.done_may_stay});
+    facts_.Do(CutTrainLog{facts_.step});
   }
   for (const TrainLine& line : facts_.options.train_lines) {
     facts_.AddToCurve(line);

@@ -74,11 +74,9 @@ struct DiscardCheckpoint {
   std::string name;
 };
 
-// Cuts train.jsonl after `step`, and removes DONE if it may not stay. Answered
-// by OnTrainLogCut.
+// Cuts train.jsonl after `step`. Answered by OnTrainLogCut.
 struct CutTrainLog {
   uint64_t step = 0;
-  bool done_may_stay = false;
 };
 
 // Appends a line to train.jsonl. There is no answer.

@@ -21,8 +21,7 @@ constexpr int64_t kLookAgainNs = 1'000'000'000;
 constexpr int64_t kLookMaxNs = 5'000'000'000;
 // Then it is told so.
 constexpr int64_t kTellNs = 2'000'000'000;
-// The answer to a worker that registers may be lost with its connection: it asks
-// again within so long.
+// I7. Whoever did not hear the answer to Register asks again within so long.
 constexpr int64_t kAsksAgainNs = 2'000'000'000;
 // For the reports of the last contributions, which are on their way: a worker
 // sends them within a heartbeat, unless it died.
@@ -136,6 +135,14 @@ void JobEnd::Finish() {
 }
 
 // --------------------------------------------------------------- DONE
+
+void JobEnd::OnTraining() {
+  // Maybe nobody comes who has more to do: then the job is still done.
+  facts_.done_may_stay = facts_.had_finished || facts_.Complete();
+  if (!facts_.done_may_stay) {
+    facts_.Do(RemoveDone{});
+  }
+}
 
 void JobEnd::LogLast() {
   if (last_logged_ || (!facts_.roster.AllOutOfWork() &&

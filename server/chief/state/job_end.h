@@ -52,6 +52,8 @@ class JobEnd {
   // Nobody is waited for any more who need not be.
   void OnStop();
 
+  // The job goes on: it is not done any more.
+  void OnTraining();
   // LAST: writes the end of the curve, once every worker's reports are here.
   void LogLast();
   // LAST: the last checkpoint is committed.

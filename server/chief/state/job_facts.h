@@ -132,7 +132,7 @@ struct JobFacts {
   bool cutting = false;  // CutTrainLog is under way
   // It goes on from a checkpoint at which all of its programs had finished.
   bool had_finished = false;
-  bool done_may_stay = false;  // and nothing was done since
+  bool done_may_stay = false;  // the job was done, and nothing came since
 
   std::optional<std::string> stop;  // why a stop was asked for
   int64_t stop_ns = 0;

@@ -419,10 +419,7 @@ void ChiefWorld::Run(const Action& action) {
       disk[commit->manifest.name()] = commit->manifest;
     }
     chief_->checkpoint().OnCommitted(commit_error);
-  } else if (const auto* cut = std::get_if<CutTrainLog>(&action)) {
-    if (!cut->done_may_stay) {
-      done.clear();
-    }
+  } else if (std::holds_alternative<CutTrainLog>(action)) {
     if (!no_cut) {
       chief_->OnTrainLogCut();
     }

@@ -45,6 +45,20 @@ class JobStateBroughtTest : public testing::Test {
       EXPECT_TRUE(world_.Beat(w).ok());
     }
   }
+  // All finish; then chief and ps are started again, and worker 1.
+  void FinishAndComeBack(const char* checkpoint) {
+    world_.Retire(0);
+    world_.Retire(1);
+    world_.Run(5);
+    ASSERT_EQ(world_.done, checkpoint);
+    LoseShards();
+    world_.finished.reset();
+    world_.StartChief(/*resume=*/true);
+    world_.Settle();
+    world_.Join(1);
+    ASSERT_TRUE(world_.workers[1].grant.has_value());
+    EXPECT_TRUE(world_.Beat(1).ok());
+  }
   // Every shard is empty again.
   void LoseShards() {
     for (ChiefWorld::Shard& shard : world_.shards) {
@@ -363,18 +377,7 @@ TEST_F(JobStateBroughtTest, ProgramsThatHadFinishedAreNotWaitedForWithoutEnd) {
     world_.Run(0.1);
   }
   ASSERT_EQ(world_.Newest(), "ckpt-5");
-  world_.Retire(0);
-  world_.Retire(1);
-  world_.Run(5);
-  ASSERT_EQ(world_.done, "ckpt-5");
-  LoseShards();
-  world_.done.clear();
-  world_.finished.reset();
-  world_.StartChief(/*resume=*/true);
-  world_.Settle();
-  world_.Join(1);
-  ASSERT_TRUE(world_.workers[1].grant.has_value());
-  EXPECT_TRUE(world_.Beat(1).ok());
+  FinishAndComeBack("ckpt-5");
   Push(1, 1);
   for (int i = 0; i < 310 && !world_.shards[0].retired[0]; ++i) {
     world_.Run(1);
@@ -393,17 +396,7 @@ TEST_F(JobStateBroughtTest, ProgramsThatHadFinishedAreNotWaitedForWithoutEnd) {
 TEST_F(JobStateBroughtTest, AFinishedJobStaysDoneUntilAProgramPushes) {
   Begin();
   Push(0, 2);
-  world_.Retire(0);
-  world_.Retire(1);
-  world_.Run(5);
-  ASSERT_EQ(world_.done, "ckpt-2");
-  LoseShards();
-  world_.finished.reset();
-  world_.StartChief(/*resume=*/true);
-  world_.Settle();
-  world_.Join(1);
-  ASSERT_TRUE(world_.workers[1].grant.has_value());
-  EXPECT_TRUE(world_.Beat(1).ok());
+  FinishAndComeBack("ckpt-2");
   world_.Run(1);
   EXPECT_EQ(world_.done, "ckpt-2");
   Push(1, 1);

@@ -312,6 +312,18 @@ TEST(JobEndTest, AChiefThatWasReplacedSaysNothingToAnybody) {  // I4
   EXPECT_TRUE(std::holds_alternative<Finish>(e.facts.actions[1]));
 }
 
+TEST(JobEndTest, DoneStaysWhereNobodyMayHaveMoreToDo) {
+  for (const bool had_finished : {false, true}) {
+    Ending e;
+    e.facts.step_count = 10;
+    e.facts.had_finished = had_finished;
+    e.end.OnTraining();
+    ASSERT_THAT(e.facts.actions, SizeIs(had_finished ? 0 : 1));
+    EXPECT_TRUE(had_finished ||
+                std::holds_alternative<RemoveDone>(e.facts.actions[0]));
+  }
+}
+
 TEST(JobEndTest, DoneIsWrittenUntilItIsThere) {  // I2, I3
   Ending e;
   e.facts.Enter(Phase::kLast);
