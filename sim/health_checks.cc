@@ -56,10 +56,12 @@ bool HoldsJob(const std::string& task) {
 
 void HealthChecks::Trouble(nanoseconds until, Whom whom) {
   Affect(until, whom);
-  // In sync a stop holds nobody.
-  const bool stops = whom == Whom::kWorker || whom == Whom::kEvaluator ||
-                     whom == Whom::kLeaving ||
-                     (whom == Whom::kUnheard && plan_.mode == Mode::kSync);
+  // In sync a stop holds nobody. Else a worker may be inside a contribution,
+  // which only another one can finish.
+  const bool sync = plan_.mode == Mode::kSync;
+  const bool stops = (whom == Whom::kWorker && (sync || AllWorkersStay())) ||
+                     whom == Whom::kEvaluator || whom == Whom::kLeaving ||
+                     (whom == Whom::kUnheard && sync);
   if (!stops) {
     to_save_.reset();
   }
@@ -141,6 +143,15 @@ bool HealthChecks::PsMayBeEmpty() const {
 bool HealthChecks::AnyLeaves() const {
   return std::any_of(processes_.begin(), processes_.end(),
                      [](const auto& each) { return each.second.leaving; });
+}
+
+bool HealthChecks::AllWorkersStay() const {
+  return plan_.workers > 1 &&
+         std::none_of(processes_.begin(), processes_.end(),
+                      [](const auto& each) {
+                        return each.second.leaving &&
+                               absl::StartsWith(each.second.task, "worker");
+                      });
 }
 
 bool HealthChecks::AllAreAtWork() const {

@@ -130,6 +130,8 @@ class HealthChecks {
   bool PsMayBeEmpty() const;
   // Somebody is told to end: a stop may hold the workers.
   bool AnyLeaves() const;
+  // Of several workers none was told to end.
+  bool AllWorkersStay() const;
   uint64_t StepsOfScripts() const;
 
   struct Process {
