@@ -4,6 +4,7 @@ import array
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from unittest import mock
 import numpy as np
 
 import weir
-from servers import Servers, free_ports, run_scripts
+from servers import Servers, run_scripts
 
 
 def values(count=300):
@@ -226,9 +227,11 @@ class ClientTest(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 20)
 
     def test_nobody_there(self):
-        address = f"127.0.0.1:{free_ports(1)[0]}"
-        with self.assertRaisesRegex(weir.Unavailable, address):
-            weir.connect([address], start_wait=0.5)
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))  # and does not listen
+            address = f"127.0.0.1:{nobody.getsockname()[1]}"
+            with self.assertRaisesRegex(weir.Unavailable, address):
+                weir.connect([address], start_wait=0.5)
 
     def test_another_secret_is_refused(self):
         with (

@@ -1,6 +1,7 @@
 """Real parameter servers for tests, on loopback ports."""
 
 import contextlib
+import itertools
 import os
 import secrets
 import socket
@@ -35,13 +36,20 @@ if not any(os.environ.get(n) for n in ("WEIR_TLS_DIR", "WEIR_INSECURE")):
     os.environ.setdefault("WEIR_SECRET", secrets.token_hex(32))
 
 
+# As FreePort of deploy/launcher: none that the system gives to connections, and
+# each once, since a server binds its own only a while after it is started.
+_ports = itertools.cycle(range(10000, 32000))
+for _ in range(secrets.randbelow(22000)):
+    next(_ports)
+
+
 def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    ports = []
+    while len(ports) < count:
+        port = next(_ports)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            ports.append(port)
     return ports
 
 
