@@ -226,7 +226,7 @@ int Main(int argc, char** argv) {
   bool narrow = false;
   app.add_flag("--narrow", narrow, "The narrowest kernels for all arithmetic.");
   CLI11_PARSE(app, argc, argv);
-  // Its other kernels add in other orders, and each machine has its own.
+  // oneDNN's other kernels add in other orders, and each machine has its own.
   dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
   if (narrow) {
     SetSimdLevelForTest(SimdLevel::kBaseline);

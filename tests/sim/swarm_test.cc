@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "exchange.sends_once", "flow.writes_once",
                     "order.counts_again", "order.early_unmarked",
                     "resume.sorts_by_text", "rows.applies_again",
-                    "rows.increments_chain"));
+                    "rows.increments_chain", "snapshot.takes_newer"));
 
 }  // namespace
 }  // namespace weir::sim
