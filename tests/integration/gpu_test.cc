@@ -350,6 +350,14 @@ TEST(GpuTest, AutoSaysInOneLineWhyItComputesOnTheCpu) {
   EXPECT_EQ(CountLines(WorkerLog(run), "computing on"), 1) << WorkerLog(run);
 }
 
+TEST(GpuTest, OneWorkerTrainsOnTwoDevices) {
+  const TrainRun run =
+      RunTrain(FreshDir("gpu_two_devices"),
+               {MlpFile(), "--device", "cuda:0,1", "--device_plugin", Plugin()},
+               {"WEIR_EMULATOR_DEVICES=2"});
+  ExpectTrained(run, kAccuracyBar);
+}
+
 TEST(GpuTest, AutoTakesTheDeviceAndSpreadsWorkers) {
   const TrainRun run =
       RunTrain(FreshDir("gpu_spread"),

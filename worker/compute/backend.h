@@ -21,7 +21,8 @@
 //       unless the operation says so (one that adds to its output, or writes
 //       some columns of it).
 //   I3. Outputs overlap no input, unless the operation says so.
-// Threads: compatible; one thread at a time calls a backend.
+// Threads: compatible; one thread at a time calls a backend. UploadNow is safe
+//   beside that thread's calls and its own.
 // Owns/borrows: owns what Allocate and MirrorHost made; borrows the rest.
 // Errors: operations return nothing; the first failure is kept and
 //   TakeStatus() hands it out. INTERNAL: the device or its library failed.
@@ -38,6 +39,9 @@
 #include "worker/compute/operations.h"
 
 namespace weir {
+
+// Host memory in pieces, one behind the other; one may end inside a float.
+using HostPieces = std::span<const std::span<const char>>;
 
 // The work and the memory of a device that has memory of its own.
 struct DeviceUsage {
@@ -84,6 +88,13 @@ class Backend {
     Upload(device, host, elements);
   }
   virtual void JoinUploadsAside() {}
+  // An upload on the calling thread, which may be any. It returns when the
+  // values, which come in pieces, are on the device. Operations may read them
+  // that are called after NoteUploaded. REQUIRES: as Upload.
+  // Errors: INTERNAL.
+  virtual absl::Status UploadNow(float* device, HostPieces values) = 0;
+  // Says on the queue's thread that UploadNow has filled a range.
+  virtual void NoteUploaded(float* /*device*/, int64_t /*elements*/) {}
   virtual void Download(float* host, const float* device, int64_t elements) = 0;
   // Locks pages in host memory while they live, so that they are copied faster
   // and beside operations; any thread may call it. Null where there is nothing

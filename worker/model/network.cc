@@ -78,8 +78,13 @@ absl::Status Network::Bind(const Layout& layout, float* parameters,
   backend_->Release(parameters_);
   backend_->Release(gradients_);
   parameters_ = gradients_ = nullptr;
-  WEIR_ASSIGN_OR_RETURN(
-      parameters_, backend_->MirrorHost(parameters, layout.flat_elements()));
+  if (parameters != nullptr) {
+    WEIR_ASSIGN_OR_RETURN(
+        parameters_, backend_->MirrorHost(parameters, layout.flat_elements()));
+  } else {
+    WEIR_ASSIGN_OR_RETURN(parameters_,
+                          backend_->Allocate(layout.flat_elements()));
+  }
   if (options_.keeps_gradients) {
     WEIR_ASSIGN_OR_RETURN(gradients_,
                           backend_->Allocate(layout.flat_elements()));
@@ -91,7 +96,7 @@ absl::Status Network::Bind(const Layout& layout, float* parameters,
   host_gradients_ = gradients;
   begins_ = std::move(begins);
   parameter_elements_ = layout.flat_elements();
-  if (!options_.transfers) {
+  if (!options_.transfers && parameters != nullptr) {
     backend_->Upload(parameters_, host_parameters_, parameter_elements_);
   }
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -250,9 +255,12 @@ absl::Status Network::Fetch(int v, const BeforeRead& before) {
   if (before) {
     WEIR_RETURN_IF_ERROR(before(v));
   }
-  if (options_.transfers) {
+  const int64_t elements = graph_.variables[v].elements();
+  if (host_parameters_ == nullptr) {
+    backend_->NoteUploaded(parameters_ + begins_[v], elements);
+  } else if (options_.transfers) {
     backend_->Upload(parameters_ + begins_[v], host_parameters_ + begins_[v],
-                     graph_.variables[v].elements());
+                     elements);
   }
   return absl::OkStatus();
 }

@@ -98,7 +98,16 @@ class Network {
 
   // Takes both buffers, of layout.flat_elements() floats each; they must live
   // until the next Bind or the end. With null `gradients` it can only evaluate.
+  // With null `parameters` values come by StoreValues.
   absl::Status Bind(const Layout& layout, float* parameters, float* gradients);
+
+  // Stores values from `begin` of the flat space on. Any thread may call it.
+  // REQUIRES: bound without parameters; the values stay until a step's
+  //   `before_layer_parameters` has returned for their variable, and the next
+  //   ones come after its gradient. Errors: INTERNAL.
+  absl::Status StoreValues(int64_t begin, HostPieces values) {
+    return backend_->UploadNow(parameters_ + begin, values);
+  }
 
   // Takes features [rows, feature_elements], labels [rows, label_width] and an
   // input for each of tables(). A model without variables need not be bound.

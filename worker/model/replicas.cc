@@ -63,6 +63,13 @@ absl::Status Replicas::Bind(const Layout& layout, float* parameters,
   return absl::OkStatus();
 }
 
+absl::Status Replicas::StoreValues(int64_t begin, HostPieces values) {
+  for (const auto& network : networks_) {
+    WEIR_RETURN_IF_ERROR(network->StoreValues(begin, values));
+  }
+  return absl::OkStatus();
+}
+
 void Replicas::WaitForAll() {
   for (const auto& network : networks_) {
     network->backend_->Wait(network->backend_->Mark());

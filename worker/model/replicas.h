@@ -61,6 +61,8 @@ class Replicas {
 
   // See Network::Bind. REQUIRES: `gradients` is not null.
   absl::Status Bind(const Layout& layout, float* parameters, float* gradients);
+  // See Network::StoreValues; on every device.
+  absl::Status StoreValues(int64_t begin, HostPieces values);
 
   absl::StatusOr<StepResult> TrainStep(const Features& features,
                                        const float* labels, int64_t rows,

@@ -65,6 +65,10 @@ absl::Status WorkerTask::Build() {
   for (const auto& backend : backends_) {
     backends.push_back(backend.get());
   }
+  // Prefetch and histograms read values on the host.
+  values_on_device_ = !backends_[0]->shares_host_memory() &&
+                      !spec.train().prefetch() &&
+                      spec.train().histograms_every_steps() == 0;
   NetworkOptions options;
   options.rows_reserved = spec.train().batch_size();
   tables_ = TablesFromSpec(spec);
@@ -278,6 +282,9 @@ absl::Status WorkerTask::BuildLayout(const Grant& grant) {
     computed_from_.resize(static_cast<size_t>(layout.flat_elements()));
     computed_from = computed_from_.data();
   }
+  if (values_on_device_) {
+    computed_from = nullptr;
+  }
   return replicas_->Bind(layout, computed_from, memory_->gradients.get());
 }
 
@@ -291,6 +298,11 @@ absl::StatusOr<std::unique_ptr<WorkerSession>> WorkerTask::MakeSession(
   session.lost_after = Milliseconds(spec.limits().lost_after_seconds());
   session.layout = &memory_->layout;
   session.parameters = memory_->parameters.get();
+  if (values_on_device_) {
+    session.store_values = [this](int64_t begin, HostPieces values) {
+      return replicas_->StoreValues(begin, values);
+    };
+  }
   session.gradients = memory_->gradients.get();
   session.compression = spec.compression();
   session.channels_per_peer = options_.channels_per_peer;

@@ -110,6 +110,8 @@ class WorkerTask {
   std::unique_ptr<Nvml> nvml_;           // null without a GPU or NVML
   ChiefClient::Options chief_options_;
   std::atomic<bool> has_slot_{false};
+  // Whether values go to the devices without a stay in host memory.
+  bool values_on_device_ = false;
   Sender held_;                 // of the newest grant
   bool shard_said_ = false;     // how the last slot ended, not the chief
   bool asked_for_own_ = false;  // see NextSlot

@@ -25,7 +25,8 @@ constexpr int kChannelsPerPeerMax = 16;
 }  // namespace
 
 absl::Status ParameterClient::Options::Validate() const {
-  if (transport == nullptr || layout == nullptr || parameters == nullptr) {
+  if (transport == nullptr || layout == nullptr ||
+      (parameters == nullptr && !store_values)) {
     return absl::InvalidArgumentError(
         "a parameter client needs a transport, a layout and a buffer");
   }

@@ -20,7 +20,7 @@
 //   I2. No block of a contribution leaves before every value of the pull before
 //       it is here, on every shard.
 //   I3. The caller may change gradients only between WaitReceipts and
-//       GradientReady. Only a pull changes `parameters`. With
+//       GradientReady. Only a pull changes `parameters`, or stores values. With
 //       ContributionPush::then, the pull of a block starts when the last
 //       gradient in it is ready, in every mode, so no value that backward may
 //       still read is overwritten. (then_at_once is for those who compute from
@@ -67,6 +67,13 @@ class ParameterClient : public ShardClient {
     // for a reader; its padding must be finite.
     float* parameters = nullptr;
     float* gradients = nullptr;
+    // Stores a block's values, floats in pieces, which begin at `begin` of the
+    // flat space, in place of `parameters`, which may then be null. It is
+    // called by several threads at one time, for different blocks; what it
+    // returns becomes the client's error. Empty: `parameters` gets them.
+    std::function<absl::Status(int64_t begin,
+                               std::span<const std::span<const char>> values)>
+        store_values;
     // How gradients are encoded; the caller's wants name the encoding of
     // values.
     Compression compression;
@@ -153,6 +160,9 @@ class ParameterClient : public ShardClient {
   // The bytes that a chunk with a payload sends; names their encoding in it.
   std::span<const char> PayloadOf(int ps, const float* from,
                                   GradientChunk* header) const;
+  // Puts the values of an answer where the caller wants them.
+  absl::Status StoreValues(const Payload& payload, Encoding encoding,
+                           const FlatRange& range) const;
   void BeginWants(const Sender& sender, const Want& want, bool at_once = false)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WantWithContribution() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

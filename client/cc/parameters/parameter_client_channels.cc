@@ -5,12 +5,14 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cc/parameters/parameter_client.h"
 #include "common/base/check.h"
 #include "common/base/failpoint.h"
 #include "common/base/plant.h"
+#include "common/base/status.h"
 #include "common/trace/trace.h"
 #include "proto/wire/value_encoding.h"
 
@@ -154,6 +156,24 @@ std::span<const char> ParameterClient::PayloadOf(int ps, const float* from,
           static_cast<size_t>(range.count) * sizeof(float)};
 }
 
+absl::Status ParameterClient::StoreValues(const Payload& payload,
+                                          Encoding encoding,
+                                          const FlatRange& range) const {
+  const auto count = static_cast<size_t>(range.count);
+  if (!options_.store_values) {
+    return DecodeFloats(payload, encoding, count,
+                        options_.parameters + range.begin);
+  }
+  if (encoding == F32) {
+    return options_.store_values(range.begin, payload.pieces());
+  }
+  std::vector<float> values(count);
+  WEIR_RETURN_IF_ERROR(DecodeFloats(payload, encoding, count, values.data()));
+  const std::span<const char> piece(
+      reinterpret_cast<const char*>(values.data()), count * sizeof(float));
+  return options_.store_values(range.begin, {&piece, 1});
+}
+
 void ParameterClient::Receive(Channel* channel) {
   std::shared_ptr<PushPullStream> stream = channel->stream;
   ValueChunk answer;
@@ -181,26 +201,28 @@ void ParameterClient::Receive(Channel* channel) {
   if (index >= 0) {
     const int block = map_.block_of(channel->number, index);
     const FlatRange range = map_.blocks()[block].range;
-    float* const out = options_.parameters + range.begin;
-    const auto count = static_cast<size_t>(range.count);
     const uint64_t flow = TraceFlowOfBlock(*channel, answer.block());
     // Without the lock: until OnStored below nobody counts the block as here,
     // and its want stays kCopying, so no other answer writes to it.
     mutex_.Unlock();
+    absl::Status stored;
     {
       const TraceSpan span("receive", [&](TraceDetails* details) {
         details->Add("block", answer.block());
         details->Add("version", answer.version());
         details->Flow(TraceFlow::kEnds, flow);
       });
-      // OnAnswer has checked the size, and nothing else can be wrong.
-      WEIR_CHECK(DecodeFloats(payload, answer.encoding(), count, out).ok());
+      stored = StoreValues(payload, answer.encoding(), range);
     }
     mutex_.Lock();
     counters_.bytes_received += payload.bytes();
     NoteAnswer(channel->ps);  // others may have come while the lock was dropped
-    channel->exchange.OnStored(index, answer.version());
-    OnStored(block);
+    if (stored.ok()) {
+      channel->exchange.OnStored(index, answer.version());
+      OnStored(block);
+    } else {
+      channel->exchange.OnStoreFailed(stored);
+    }
   }
   channel->receiving = false;
   if (channel->exchange.has_deferred()) {

@@ -101,9 +101,10 @@ class ShardExchange : public Exchange {
   Action Next(bool sending = false, bool receiving = false);
   void OnStreamEnd(const absl::Status& status);
   // Takes an answer. Returns the block whose values the caller must now copy
-  // from the payload and then report by OnStored, or -1.
+  // from the payload and then report by OnStored, or OnStoreFailed, or -1.
   int OnAnswer(const ValueChunk& answer, size_t payload_bytes);
   void OnStored(int block, uint64_t version);
+  void OnStoreFailed(const absl::Status& status) { Fail(status); }
 
   // --- State.
 

@@ -36,6 +36,20 @@ void HostMemory(CheckRun* run) {
   backend->Run(op::Add{3, beside, beside, y});
   run->Equal("of an upload aside", y, {8, 10, 12});
 
+  // In two pieces, one of which ends inside a float.
+  const auto bytes = std::as_bytes(std::span<const float>(aside));
+  const std::span<const char> whole(reinterpret_cast<const char*>(bytes.data()),
+                                    bytes.size());
+  const std::span<const char> pieces[] = {whole.first(5), whole.subspan(5)};
+  float* const now = run->Output(3);
+  backend->Wait(backend->Mark());
+  run->Expect("an upload is made at once",
+              backend->UploadNow(now, pieces).ok());
+  backend->NoteUploaded(now, 3);
+  y = run->Output(3);
+  backend->Run(op::Add{3, now, now, y});
+  run->Equal("of an upload made at once", y, {8, 10, 12});
+
   float* stage = run->Output(3);
   // Output() has uploaded to it; Stage() requires that this has passed.
   backend->Wait(backend->Mark());

@@ -76,6 +76,14 @@ void CpuBackend::Upload(float* device, const float* host, int64_t elements) {
   }
 }
 
+absl::Status CpuBackend::UploadNow(float* device, HostPieces values) {
+  auto* to = reinterpret_cast<char*>(device);
+  for (const std::span<const char> piece : values) {
+    to = std::copy(piece.begin(), piece.end(), to);
+  }
+  return absl::OkStatus();
+}
+
 void CpuBackend::Download(float* host, const float* device, int64_t elements) {
   if (device != host && elements > 0) {
     std::memcpy(host, device, elements * sizeof(float));

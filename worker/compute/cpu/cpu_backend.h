@@ -33,6 +33,7 @@ class CpuBackend : public Backend {
   void Release(float* device) override;
   absl::StatusOr<float*> MirrorHost(float* host, int64_t elements) override;
   void Upload(float* device, const float* host, int64_t elements) override;
+  absl::Status UploadNow(float* device, HostPieces values) override;
   void Download(float* host, const float* device, int64_t elements) override;
   void ReduceFromPeers(int64_t count, float own_weight, float* y,
                        std::span<const PeerTerm> terms) override;

@@ -28,7 +28,7 @@ size_t Bytes(int64_t elements) {
 // ------------------------------------------------------------------ set-up
 
 CudaBackend::CudaBackend(const Options& options)
-    : options_(options), host_pages_(this) {}
+    : options_(options), host_pages_(this), upload_lanes_(options.device) {}
 
 absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(
     const Options& options) {

@@ -8,7 +8,8 @@
 //     device, copies back. Uploads overtake operations that were called before
 //     them; what is called after waits for them, or for those aside only once
 //     they are joined. Downloads wait for what was called before them and hold
-//     nothing up; sums with peers run there, too.
+//     nothing up; sums with peers run there, too. UploadNow has streams of its
+//     own (UploadLanes).
 //   busy time  the sum of the spans (events.h) of the compute stream.
 //
 // Invariants
@@ -60,6 +61,12 @@ class CudaBackend : public Backend {
   void Upload(float* device, const float* host, int64_t elements) override;
   void UploadAside(float* device, const float* host, int64_t elements) override;
   void JoinUploadsAside() override;
+  absl::Status UploadNow(float* device, HostPieces values) override {
+    return upload_lanes_.Upload(device, values);
+  }
+  void NoteUploaded(float* device, int64_t elements) override {
+    operations_->OnWrite(device, elements);
+  }
   void Download(float* host, const float* device, int64_t elements) override;
   PageObserver* host_pages() override { return &host_pages_; }
   void ReduceFromPeers(int64_t count, float own_weight, float* y,
@@ -146,6 +153,7 @@ class CudaBackend : public Backend {
   cudaStream_t download_ = nullptr;
   cudaStream_t aside_ = nullptr;
   HostPages host_pages_;
+  UploadLanes upload_lanes_;
   std::unique_ptr<Operations> operations_;  // null where Init() failed
   DeviceScratch peer_copy_;                 // for AddFromPeer, on download
   std::set<int> peers_;                     // devices that OpenPeer has seen

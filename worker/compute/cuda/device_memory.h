@@ -1,4 +1,5 @@
-// Device memory that grows and stays, and CUDA's errors as Status.
+// Device memory that grows and stays, pinned memory, and CUDA's errors as
+// Status.
 //
 // Place: all of worker/compute/cuda allocates through this file, so that a
 // device that is full gives one message, with what this process holds of it.
@@ -9,9 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/mutex.h"
 
 namespace weir::cuda {
 
@@ -71,6 +75,42 @@ class PinnedWords {
   uint64_t* host_ = nullptr;
   uint64_t* device_ = nullptr;
   size_t capacity_ = 0;
+};
+
+// Uploads that threads make by themselves, beside the backend's queue: those
+// that receive values from a ps send them from where the message has them. Each
+// goes through a lane, which is a stream and a little pinned memory: a device
+// reads other memory through the driver's, for one thread at a time, and so
+// little stays in the processor's cache.
+// Threads: safe. There are as many lanes as there were uploads at one time.
+class UploadLanes {
+ public:
+  // A block of a layout has that many bytes, unless its job says otherwise.
+  static constexpr size_t kLaneBytes = size_t{1} << 20;
+
+  explicit UploadLanes(int device) : device_(device) {}
+  // REQUIRES: no upload is under way.
+  ~UploadLanes();
+  UploadLanes(const UploadLanes&) = delete;
+  UploadLanes& operator=(const UploadLanes&) = delete;
+
+  // Returns when the device has `pieces`, one behind the other, at `to`.
+  // Errors: INTERNAL  CUDA refused; names the call.
+  absl::Status Upload(void* to, std::span<const std::span<const char>> pieces);
+
+ private:
+  struct Lane {
+    cudaStream_t stream = nullptr;
+    char* pinned = nullptr;
+  };
+
+  absl::StatusOr<Lane> Take();
+  static absl::Status UploadOn(const Lane& lane, void* to,
+                               std::span<const std::span<const char>> pieces);
+
+  const int device_;
+  Mutex mutex_;
+  std::vector<Lane> free_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir::cuda

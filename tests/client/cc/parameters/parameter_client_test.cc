@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -43,6 +44,7 @@ struct Tuning {
   Compression compression = {};
   std::chrono::milliseconds lost_after{5000};
   int channels = 1;
+  decltype(ParameterClient::Options::store_values) store_values = {};
 };
 
 // A worker: its buffers and its client.
@@ -61,6 +63,7 @@ struct Worker {
     options.compression = tuning.compression;
     options.lost_after = tuning.lost_after;
     options.channels_per_peer = tuning.channels;
+    options.store_values = tuning.store_values;
     client = ParameterClient::Create(std::move(options)).value();
   }
 
@@ -307,6 +310,55 @@ TEST(ParameterClientTest, ValuesArriveInTheEncodingThatIsWanted) {
   ExpectAll(cluster, worker.parameters, -1.0f);
   EXPECT_EQ(worker.client->counters().bytes_received * 2,
             worker.client->counters().bytes_sent);
+}
+
+// Values that the caller stores itself, in every encoding, over shards and
+// channels, through faults.
+TEST(ParameterClientTest, StoresValuesWhereTheCallerWants) {
+  for (const Encoding encoding : {F32, BF16}) {
+    StoreCluster cluster(JobWith("shard_count: 2"), /*seed=*/17);
+    cluster.transport.SetFaults(Faults());
+    std::vector<float> stored(
+        static_cast<size_t>(cluster.layout->flat_elements()));
+    Tuning tuning;
+    tuning.channels = 2;
+    tuning.store_values = [&](int64_t begin,
+                              std::span<const std::span<const char>> values) {
+      auto* to = reinterpret_cast<char*>(stored.data() + begin);
+      for (const std::span<const char> piece : values) {
+        to = std::copy(piece.begin(), piece.end(), to);
+      }
+      return absl::OkStatus();
+    };
+    Worker worker(&cluster, 0, tuning);
+    Want want = Latest();
+    want.set_encoding(encoding);
+    for (uint64_t i = 0; i < 5; ++i) {
+      ASSERT_TRUE(worker.Push({.sequence = i, .then = want}, 1.0f).ok());
+      ASSERT_TRUE(worker.client->WaitPull().ok());
+      ExpectAll(cluster, stored, -static_cast<float>(i + 1));
+    }
+    EXPECT_EQ(
+        std::count(worker.parameters.begin(), worker.parameters.end(), 0.0f),
+        static_cast<int64_t>(worker.parameters.size()));
+  }
+}
+
+TEST(ParameterClientTest, AStoreThatFailsEndsTheClientAndIsNotRepeated) {
+  StoreCluster cluster(JobWith(""));
+  std::atomic<int> calls{0};
+  Tuning tuning;
+  tuning.store_values = [&](int64_t, std::span<const std::span<const char>>) {
+    ++calls;
+    return absl::InternalError("the device is broken");
+  };
+  Worker worker(&cluster, 0, tuning);
+  const absl::Status status = worker.Pull(Latest());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(absl::StrContains(status.message(), "the device is broken"));
+  EXPECT_FALSE(worker.client->HasVariable(3));
+  EXPECT_EQ(worker.client->WaitPull(), status);
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(ParameterClientTest, BoundedStalenessHoldsTheFastWorkerBack) {

@@ -1,6 +1,8 @@
 // Networks on the CUDA backend, which runs on the emulator: the same steps as
 // on the CPU, uncaptured and captured, whatever order the streams take.
 #include <algorithm>
+#include <span>
+#include <thread>
 #include <utility>
 
 #include "gmock/gmock.h"
@@ -28,10 +30,12 @@ constexpr char kConvNet[] = R"(
 const std::vector<int64_t> kShape = {2, 6, 6};
 constexpr int64_t kRows = 5;
 
-std::unique_ptr<NetworkTester> OnCuda(uint64_t seed) {
+std::unique_ptr<NetworkTester> OnCuda(uint64_t seed,
+                                      Precision precision = Precision::kFp32) {
   weir_emulator::Configure({.seed = seed});
-  return NetworkTester::Create(kConvNet, kShape,
-                               cuda::CudaBackend::Create({}).value())
+  return NetworkTester::Create(
+             kConvNet, kShape,
+             cuda::CudaBackend::Create({.precision = precision}).value())
       .value();
 }
 
@@ -199,6 +203,64 @@ TEST(NetworkOnCudaTest, ReadsValuesWhenTheyAreThereAndHandsOutWholeGradients) {
       ASSERT_TRUE(cuda->Step(step, hooks).ok());
       EXPECT_EQ(ready.size(), variables.size());
       EXPECT_TRUE(std::is_sorted(ready.rbegin(), ready.rend()));
+    }
+  }
+}
+
+// Values that other threads send to the device, the next ones as soon as the
+// step has handed out the variable's gradient: the same bits as from the host.
+TEST(NetworkOnCudaTest, TakesValuesThatNeverWereInHostMemory) {
+  const auto gradients_of = [](bool stored, uint64_t seed,
+                               Precision precision) {
+    const auto cuda = OnCuda(seed, precision);
+    Network& network = cuda->network();
+    // Two pieces, of which one ends inside a float, from another thread.
+    const auto store = [&](int v, const std::vector<float>& values) {
+      std::thread([&] {
+        const std::span<const char> bytes(
+            reinterpret_cast<const char*>(values.data()),
+            values.size() * sizeof(float));
+        const std::span<const char> pieces[] = {bytes.first(3),
+                                                bytes.subspan(3)};
+        EXPECT_TRUE(
+            network.StoreValues(cuda->layout().flat_begin(v), pieces).ok());
+      }).join();
+    };
+    const auto values_of = [&](int v) {
+      const VariableSpec& variable = network.variables()[v];
+      const float* const begin = cuda->parameter(variable.name);
+      return std::vector<float>(begin, begin + variable.elements());
+    };
+    StepHooks hooks;
+    if (stored) {
+      EXPECT_TRUE(
+          network.Bind(cuda->layout(), nullptr, cuda->gradients()).ok());
+      hooks.before_layer_parameters = [&](int v) {
+        store(v, values_of(v));
+        return absl::OkStatus();
+      };
+      hooks.gradient_ready = [&](int v) {
+        store(v, std::vector<float>(values_of(v).size(), -7.0f));
+        return absl::OkStatus();
+      };
+    }
+    std::vector<float> all;
+    for (int step = 0; step < 7; ++step) {
+      // The first four are not captured, since their rows differ.
+      cuda->MakeBatch(step, step < 4 ? kRows + step : kRows);
+      EXPECT_TRUE(cuda->Step(step, hooks).ok());
+      for (const VariableSpec& variable : network.variables()) {
+        const float* const begin = cuda->gradient(variable.name);
+        all.insert(all.end(), begin, begin + variable.elements());
+      }
+      Descend(cuda.get());
+    }
+    return all;
+  };
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    const std::vector<float> expected = gradients_of(false, 1, precision);
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+      EXPECT_EQ(gradients_of(true, seed, precision), expected) << seed;
     }
   }
 }
