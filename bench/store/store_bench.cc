@@ -5,6 +5,8 @@
 //
 // One worker pushes every block of a model in turn, in async mode; gradients
 // come in pieces of 50 KiB that end inside an element, as gRPC brings them. The
+// columns `sync 1` and `sync 2` are of the same in sync mode, with so many
+// contributions to a step, over async by contributions a second. The
 // plain loop is the optimizer's formula and nothing else, over the same
 // gradients and arrays of the same size from the same arena: no look for NaN or
 // Inf, no marks, no locks; compiled like the kernels. `check` is what the look
@@ -202,6 +204,22 @@ std::vector<float> Gradient(int64_t block) {
   return values;
 }
 
+// A store that gets contributions of one worker.
+struct StoreSide {
+  StoreSide(const Case& the_case, int64_t blocks, const std::string& update,
+            uint32_t step_contributions)
+      : ps(ParseDeclaration(absl::StrCat(
+            "variable { name: 'a' shape: ", kBlockElements * blocks,
+            " } block_elements: ", kBlockElements, " group { optimizer { ",
+            the_case.spec, " } schedule { learning_rate: ", kRate,
+            " } } update { ", update, " }"))),
+        contributions(step_contributions) {}
+
+  StoreTester ps;
+  const uint32_t contributions;  // to a version
+  uint64_t sequence = 0;
+};
+
 // One optimizer's sides. Each goes over the whole model once.
 class Sides {
  public:
@@ -212,11 +230,9 @@ class Sides {
         a_(the_case.state > 0 ? blocks : 0, 0.1f),
         b_(the_case.state > 1 ? blocks : 0, 0.1f),
         g_(blocks, 0.0f),
-        ps_(ParseDeclaration(absl::StrCat(
-            "variable { name: 'a' shape: ", kBlockElements * blocks,
-            " } block_elements: ", kBlockElements, " group { optimizer { ",
-            the_case.spec, " } schedule { learning_rate: ", kRate,
-            " } } update { async {} }"))) {
+        async_(the_case, blocks, "async {}", 1),
+        sync_1_(the_case, blocks, "sync { contributions: 1 }", 1),
+        sync_2_(the_case, blocks, "sync { contributions: 2 }", 2) {
     OptimizerSpec spec;
     google::protobuf::TextFormat::ParseFromString(the_case.spec, &spec);
     optimizer_ = *CreateOptimizer(spec, "optimizer");
@@ -254,31 +270,40 @@ class Sides {
     }
   }
 
-  absl::Status Store() {
+  absl::Status Async() { return Push(&async_); }
+  absl::Status Sync1() { return Push(&sync_1_); }
+  absl::Status Sync2() { return Push(&sync_2_); }
+
+ private:
+  // One contribution.
+  absl::Status Push(StoreSide* side) {
+    const uint64_t version = side->sequence / side->contributions;
+    const auto index =
+        static_cast<uint32_t>(side->sequence % side->contributions);
     for (int64_t i = 0; i < blocks_; ++i) {
       WEIR_RETURN_IF_ERROR(
-          ps_.store
-              ->Push(ps_.Chunk(0, sequence_, static_cast<int>(i), sequence_),
+          side->ps.store
+              ->Push(side->ps.Chunk(0, side->sequence, static_cast<int>(i),
+                                    version, index),
                      payloads_[static_cast<size_t>(i)])
               .status());
     }
-    ++sequence_;
+    ++side->sequence;
     return absl::OkStatus();
   }
 
- private:
   const Case& case_;
   const int64_t blocks_;
   ArenaArray w_, a_, b_, g_;
   std::vector<Payload> payloads_;
-  StoreTester ps_;
+  StoreSide async_, sync_1_, sync_2_;
   std::unique_ptr<Optimizer> optimizer_;
   uint64_t plain_steps_ = 0;
-  uint64_t sequence_ = 0;
 };
 
 struct Times {
-  std::vector<double> plain_s, store_s, kernel_s, checked_s, memcpy_s;
+  std::vector<double> plain_s, store_s, sync_1_s, sync_2_s, kernel_s, checked_s,
+      memcpy_s;
 };
 
 std::vector<double> Quotients(const std::vector<double>& over,
@@ -288,6 +313,29 @@ std::vector<double> Quotients(const std::vector<double>& over,
     quotients.push_back(over[i] / under[i]);
   }
   return quotients;
+}
+
+// Times every side once.
+Times TimeOnce(Sides& sides, ArenaArray& from, ArenaArray& to, int64_t blocks,
+               absl::Status& status) {
+  Times once;
+  once.memcpy_s = {Timed([&] {
+    for (int64_t i = 0; i < blocks; ++i) {
+      std::memcpy(to[i], from[i], kBlockBytes);
+    }
+  })};
+  once.plain_s = {Timed([&] { sides.Plain(); })};
+  once.store_s = {Timed([&] { status = sides.Async(); })};
+  once.sync_1_s = {Timed([&] { status.Update(sides.Sync1()); })};
+  // Both contributions of a step, of which the second one publishes.
+  once.sync_2_s = {Timed([&] {
+                     status.Update(sides.Sync2());
+                     status.Update(sides.Sync2());
+                   }) /
+                   2};
+  once.kernel_s = {Timed([&] { sides.Kernel(false); })};
+  once.checked_s = {Timed([&] { sides.Kernel(true); })};
+  return once;
 }
 
 absl::StatusOr<nlohmann::json> MeasureCase(const Flags& flags,
@@ -303,22 +351,15 @@ absl::StatusOr<nlohmann::json> MeasureCase(const Flags& flags,
       std::fprintf(stderr, "%s: round %d of %d\n", the_case.name, round + 1,
                    flags.rounds);
     }
-    Times once;
-    once.memcpy_s = {Timed([&] {
-      for (int64_t i = 0; i < blocks; ++i) {
-        std::memcpy(to[i], from[i], kBlockBytes);
-      }
-    })};
-    once.plain_s = {Timed([&] { sides.Plain(); })};
-    once.store_s = {Timed([&] { status = sides.Store(); })};
-    once.kernel_s = {Timed([&] { sides.Kernel(false); })};
-    once.checked_s = {Timed([&] { sides.Kernel(true); })};
+    const Times once = TimeOnce(sides, from, to, blocks, status);
     if (round < 0) {
       continue;  // warms up
     }
     times.memcpy_s.push_back(once.memcpy_s[0]);
     times.plain_s.push_back(once.plain_s[0]);
     times.store_s.push_back(once.store_s[0]);
+    times.sync_1_s.push_back(once.sync_1_s[0]);
+    times.sync_2_s.push_back(once.sync_2_s[0]);
     times.kernel_s.push_back(once.kernel_s[0]);
     times.checked_s.push_back(once.checked_s[0]);
   }
@@ -339,22 +380,29 @@ absl::StatusOr<nlohmann::json> MeasureCase(const Flags& flags,
       {"store_over_plain_rounds", ratio},
       {"kernel_over_plain", Median(Quotients(times.plain_s, times.kernel_s))},
       {"store_bytes_over_bandwidth", moved / Median(times.store_s) / bandwidth},
+      {"sync_1_over_async", Median(Quotients(times.store_s, times.sync_1_s))},
+      {"sync_2_over_async", Median(Quotients(times.store_s, times.sync_2_s))},
       {"bandwidth_gb_per_s", 1e-9 * bandwidth},
       {"check_cost", check}};
-  std::printf("%-8s %9.0f %9.0f %7.3f  (%.3f-%.3f) %8.3f %8.2f %8.1f%%\n",
-              the_case.name, row["store_mega_updates_per_s"].get<double>(),
-              row["plain_mega_updates_per_s"].get<double>(), Median(ratio),
-              *low, *high, row["kernel_over_plain"].get<double>(),
-              row["store_bytes_over_bandwidth"].get<double>(), 100 * check);
+  std::printf(
+      "%-8s %9.0f %9.0f %7.3f  (%.3f-%.3f) %8.3f %8.2f %8.1f%% %7.3f "
+      "%7.3f\n",
+      the_case.name, row["store_mega_updates_per_s"].get<double>(),
+      row["plain_mega_updates_per_s"].get<double>(), Median(ratio), *low, *high,
+      row["kernel_over_plain"].get<double>(),
+      row["store_bytes_over_bandwidth"].get<double>(), 100 * check,
+      row["sync_1_over_async"].get<double>(),
+      row["sync_2_over_async"].get<double>());
   std::fflush(stdout);
   return row;
 }
 
 absl::Status Run(const Flags& flags) {
-  std::printf("%-8s %9s %9s %7s  %-13s %8s %8s %9s\n", "", "store", "plain",
-              "ratio", "(low-high)", "kernel/", "of band-", "check");
-  std::printf("%-8s %9s %9s %7s  %-13s %8s %8s %9s\n", "", "Mupd/s", "Mupd/s",
-              "", "", "plain", "width", "");
+  constexpr char kHead[] = "%-8s %9s %9s %7s  %-13s %8s %8s %9s %7s %7s\n";
+  std::printf(kHead, "", "store", "plain", "ratio", "(low-high)", "kernel/",
+              "of band-", "check", "sync 1", "sync 2");
+  std::printf(kHead, "", "Mupd/s", "Mupd/s", "", "", "plain", "width", "",
+              "/async", "/async");
   nlohmann::json rows = nlohmann::json::array();
   for (const Case& the_case : kCases) {
     if (flags.only.empty() || flags.only == the_case.name) {

@@ -7,9 +7,32 @@
 #include "common/base/status.h"
 #include "common/math/kernels.h"
 #include "common/trace/trace.h"
+#include "server/ps/block/gradient_reader.h"
 #include "server/ps/block/snapshot_job.h"
 
 namespace weir {
+namespace {
+
+// The mean gradient of a window, in `room` where it cannot stay in its place.
+// `run` is the window of the sum, or of the step's only gradient.
+const char* MeanOf(const GradientReader::Run& run, bool is_alone, float weight,
+                   float* room) {
+  if (!is_alone) {
+    // The sum moves aside, since the new values take its place: mean, values
+    // and state of one window stay in the cache.
+    std::memcpy(room, run.data, static_cast<size_t>(run.count) * sizeof(float));
+  } else if (weight == 1.0f) {
+    return run.data;
+  } else {
+    SetScaled(room, run.data, weight, run.count);
+  }
+  if (weight != 1.0f) {  // x / 1 is x
+    Divide(room, weight, run.count);
+  }
+  return reinterpret_cast<const char*>(room);
+}
+
+}  // namespace
 
 absl::StatusOr<Receipt> SyncMode::Push(Block& block, BlockGradient gradient,
                                        DueList& due) {
@@ -71,43 +94,50 @@ void SyncMode::SlotsChanged(Block& block, DueList& due) {
 bool SyncMode::Advance(Block& block, DueList& due) {
   // I1, I5: in index order, and only as far as nothing is missing.
   while (std::optional<EarlyGradient> next = order().Next(block.order)) {
-    AddToSum(block, *std::move(next));
+    // Every contribution of a step says the same; the first one's counts.
+    if (!block.step.first.has_value()) {
+      block.step.first = next->push;
+    }
+    if (order().StepIsComplete(block.order) && !block.step.sum) {
+      Publish(block, *next, due);
+      return true;
+    }
+    AddToSum(block, *next);
   }
   if (!order().StepIsComplete(block.order)) {
     return false;
   }
-  Publish(block, due);
+  Publish(block, EarlyGradient(), due);
   return true;
 }
 
-void SyncMode::AddToSum(Block& block, EarlyGradient next) {
-  SyncStep& step = block.step;
-  const std::vector<bool>& moved = next.moved;
-  // Every contribution of a step says the same; the first one's counts.
-  if (!step.first.has_value()) {
-    step.first = next.push;
+void SyncMode::MakeSum(Block& block) {
+  // I2: nobody may read `previous` any more; whoever still sends it keeps it.
+  BlockRef& previous = block.previous.values;
+  if (previous && previous.unique()) {
+    block.step.sum = std::move(previous);
+  } else {
+    previous = BlockRef();
+    block.step.sum = BlockRef::Make(context_.arena, block.values.elements());
   }
-  if (!AnyMoved(moved)) {
+  block.previous = FrozenBlock();
+}
+
+void SyncMode::AddToSum(Block& block, const EarlyGradient& next) {
+  SyncStep& step = block.step;
+  if (!AnyMoved(next.moved)) {
     return;
   }
   if (!step.sum) {
-    // I2: nobody may read `previous` any more; whoever still sends it keeps it.
-    BlockRef& previous = block.previous.values;
-    if (previous && previous.unique()) {
-      step.sum = std::move(previous);
-    } else {
-      previous = BlockRef();
-      step.sum = BlockRef::Make(context_.arena, block.values.elements());
-    }
-    block.previous = FrozenBlock();
+    MakeSum(block);
   }
   const float weight = WeightOf(next.push);
   // Named here: clang's lock analysis does not look into the lambda.
   float* const sums = step.sum.data();
   const std::vector<double>& weights = step.weights;
-  const BlockGradient gradient = {0, &next.push, std::move(next.payload)};
+  const BlockGradient gradient = {0, &next.push, next.payload};
   VisitGradients(
-      block.plan, moved, gradient, block.plan.range.count,
+      block.plan, next.moved, gradient, block.plan.range.count,
       [&](size_t i, int64_t element, const char* data, int64_t count) {
         // The first gradient of a segment sets the sum: the buffer holds the
         // values of an old version, and is not cleared before.
@@ -118,18 +148,21 @@ void SyncMode::AddToSum(Block& block, EarlyGradient next) {
         }
         return true;
       });
-  for (size_t i = 0; i < moved.size(); ++i) {
-    if (moved[i]) {
+  for (size_t i = 0; i < next.moved.size(); ++i) {
+    if (next.moved[i]) {
       step.weights[i] += weight;
     }
   }
 }
 
-void SyncMode::Publish(Block& block, DueList& due) {
+void SyncMode::Publish(Block& block, const EarlyGradient& alone, DueList& due) {
   const TraceSpan span("publish", [&](TraceDetails* details) {
     details->Add("block", block.plan.index);
   });
   SyncStep& step = block.step;
+  if (AnyMoved(alone.moved)) {
+    MakeSum(block);
+  }
   FrozenBlock before = {block.order.version,
                         block.values,
                         {},
@@ -143,7 +176,7 @@ void SyncMode::Publish(Block& block, DueList& due) {
   // I4. ApplySum writes the next values into the sum's buffer; the old values
   // live on in `previous` and with whoever still sends them.
   if (step.sum) {
-    ApplySum(block);
+    ApplySum(block, alone);
     block.values = std::move(step.sum);
     step.sum = BlockRef();
   }
@@ -158,7 +191,7 @@ void SyncMode::Publish(Block& block, DueList& due) {
   }
 }
 
-void SyncMode::ApplySum(Block& block) {
+void SyncMode::ApplySum(Block& block, const EarlyGradient& alone) {
   SyncStep& step = block.step;
   // I4: state that a snapshot holds is replaced before it changes.
   BlockWriter writer(context_.arena);
@@ -174,13 +207,16 @@ void SyncMode::ApplySum(Block& block) {
                   static_cast<size_t>(end - begin) * sizeof(float));
     }
   };
-  alignas(64) float mean[kWindowElements];
+  const bool is_alone = AnyMoved(alone.moved);
+  GradientReader reader(alone.payload);
+  int64_t read = 0;  // elements that the reader has passed
+  alignas(64) float room[kWindowElements];
   int64_t position = 0;
   // Segments that no contribution moved keep their values: `copy` takes them
   // along, up to the next moved segment or the end.
   for (size_t i = 0; i < block.plan.segments.size(); ++i) {
     const SegmentPlan& segment = block.plan.segments[i];
-    if (step.weights[i] == 0.0) {
+    if (is_alone ? !alone.moved[i] : step.weights[i] == 0.0) {
       continue;
     }
     const StepContext context =
@@ -189,24 +225,26 @@ void SyncMode::ApplySum(Block& block) {
     copy(position, segment.segment.block_offset);
     position = segment.segment.block_offset;
     const int64_t end = position + segment.segment.count;
-    const auto weight = static_cast<float>(step.weights[i]);
+    auto weight = static_cast<float>(step.weights[i]);
+    if (is_alone) {
+      weight = WeightOf(alone.push);
+      reader.Skip(position - read);
+      read = end;
+    }
     while (position < end) {
-      const int64_t count = std::min(kWindowElements, end - position);
-      // The window of the sum moves aside, since the new values take its
-      // place: mean, values and state of one window stay in the cache.
-      std::memcpy(mean, to + position,
-                  static_cast<size_t>(count) * sizeof(float));
-      // x / 1 is x, so a job with one contribution saves the pass.
-      if (weight != 1.0f) {
-        Divide(mean, weight, count);
+      GradientReader::Run run = {reinterpret_cast<const char*>(to + position),
+                                 std::min(kWindowElements, end - position)};
+      if (is_alone) {
+        run = reader.Next(run.count);
       }
-      copy(position, position + count);
-      writer.CopyUpTo(position + count);
+      const char* const gradient = MeanOf(run, is_alone, weight, room);
+      copy(position, position + run.count);
+      writer.CopyUpTo(position + run.count);
       float* state[Optimizer::kMaxStateArrays] = {};
       arrays.StateAt(segment, position, state);
-      segment.optimizer->Apply(context, to + position, state,
-                               reinterpret_cast<const char*>(mean), count);
-      position += count;
+      segment.optimizer->Apply(context, to + position, state, gradient,
+                               run.count);
+      position += run.count;
     }
   }
   copy(position, block.plan.range.count);

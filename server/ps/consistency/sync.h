@@ -30,7 +30,9 @@
 //       t is readable, even if the block is at t + 1: a checkpoint of t can be
 //       written while some blocks are ahead. The state of version t is not
 //       kept, since that would need twice its memory.
-// Cost: one pass per contribution; three arrays per published block.
+// Cost: one pass per contribution; three arrays per published block. The only
+//   contribution of a step has no pass of its own: the values are moved by it
+//   where it lies.
 #ifndef SERVER_PS_CONSISTENCY_SYNC_H_
 #define SERVER_PS_CONSISTENCY_SYNC_H_
 
@@ -52,17 +54,22 @@ class SyncMode : public ConsistencyMode {
   void SlotsChanged(Block& block, DueList& due) override;
 
  private:
+  // Makes a buffer for a sum, of undefined contents.
+  void MakeSum(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // Adds `next`, the one at the cursor, to the sum.
-  void AddToSum(Block& block, EarlyGradient next)
+  void AddToSum(Block& block, const EarlyGradient& next)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // Adds what has its turn, and publishes the version if that is the end of the
   // step. Returns whether it was.
   bool Advance(Block& block, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-  void Publish(Block& block, DueList& due)
+  // `alone` is the one contribution of the step that moves something, which has
+  // no sum then; or it is empty.
+  void Publish(Block& block, const EarlyGradient& alone, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // Turns the sum's buffer into the next values.
-  void ApplySum(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
+  void ApplySum(Block& block, const EarlyGradient& alone)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 };
 
 }  // namespace weir
