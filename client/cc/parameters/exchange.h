@@ -107,6 +107,8 @@ class Exchange {
   // ended so, and the ps did not say Hello either.
   void BrokenCall(const absl::Status& status, bool silent);
   void Fail(const absl::Status& status);
+  // The same for what is not the ps's fault: the message does not name it.
+  void FailHere(const absl::Status& status) { status_ = status; }
   int64_t now_ns() const { return connection_.clock->NowNs(); }
 
  private:

@@ -104,7 +104,7 @@ class ShardExchange : public Exchange {
   // from the payload and then report by OnStored, or OnStoreFailed, or -1.
   int OnAnswer(const ValueChunk& answer, size_t payload_bytes);
   void OnStored(int block, uint64_t version);
-  void OnStoreFailed(const absl::Status& status) { Fail(status); }
+  void OnStoreFailed(const absl::Status& status) { FailHere(status); }
 
   // --- State.
 
