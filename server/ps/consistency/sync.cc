@@ -98,11 +98,12 @@ bool SyncMode::Advance(Block& block, DueList& due) {
     if (!block.step.first.has_value()) {
       block.step.first = next->push;
     }
+    // The last one, and none before it moves anything.
     if (order().StepIsComplete(block.order) && !block.step.sum) {
       Publish(block, *next, due);
       return true;
     }
-    AddToSum(block, *next);
+    AddToSum(block, *std::move(next));
   }
   if (!order().StepIsComplete(block.order)) {
     return false;
@@ -123,7 +124,7 @@ void SyncMode::MakeSum(Block& block) {
   block.previous = FrozenBlock();
 }
 
-void SyncMode::AddToSum(Block& block, const EarlyGradient& next) {
+void SyncMode::AddToSum(Block& block, EarlyGradient next) {
   SyncStep& step = block.step;
   if (!AnyMoved(next.moved)) {
     return;
@@ -135,7 +136,7 @@ void SyncMode::AddToSum(Block& block, const EarlyGradient& next) {
   // Named here: clang's lock analysis does not look into the lambda.
   float* const sums = step.sum.data();
   const std::vector<double>& weights = step.weights;
-  const BlockGradient gradient = {0, &next.push, next.payload};
+  const BlockGradient gradient = {0, &next.push, std::move(next.payload)};
   VisitGradients(
       block.plan, next.moved, gradient, block.plan.range.count,
       [&](size_t i, int64_t element, const char* data, int64_t count) {

@@ -57,14 +57,14 @@ class SyncMode : public ConsistencyMode {
   // Makes a buffer for a sum, of undefined contents.
   void MakeSum(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // Adds `next`, the one at the cursor, to the sum.
-  void AddToSum(Block& block, const EarlyGradient& next)
+  void AddToSum(Block& block, EarlyGradient next)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // Adds what has its turn, and publishes the version if that is the end of the
   // step. Returns whether it was.
   bool Advance(Block& block, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
-  // `alone` is the one contribution of the step that moves something, which has
-  // no sum then; or it is empty.
+  // `alone` is the step's last contribution where nothing was summed before it;
+  // else empty.
   void Publish(Block& block, const EarlyGradient& alone, DueList& due)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
   // Turns the sum's buffer into the next values.
