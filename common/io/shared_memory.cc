@@ -7,6 +7,7 @@
 #include <sys/vfs.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
 #include <system_error>
 #include <utility>

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdint>
 
 #include "tests/integration/exit_oracle.h"
 #include "tests/integration/hand_cluster.h"

@@ -1,6 +1,7 @@
 #include "tests/integration/hand_cluster.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 
 namespace weir {

@@ -2,6 +2,7 @@
 #ifndef TESTS_INTEGRATION_HAND_CLUSTER_H_
 #define TESTS_INTEGRATION_HAND_CLUSTER_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

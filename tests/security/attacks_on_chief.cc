@@ -1,4 +1,6 @@
 // Attacks on a chief.
+#include <cstdint>
+
 #include "proto/wire/grpc_status.h"
 #include "tests/security/attacks.h"
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/cc/transport/grpc_transport.h"
 #include "proto/security/certificates.h"
 #include "proto/security/job_secret.h"
@@ -85,7 +86,7 @@ class RunningJob {
       : cluster_(dir, DigitsJob(1000000, "update { async {} }"), 2, 1, true) {
     const std::vector<std::string> mode = {
         insecure ? "WEIR_INSECURE=1"
-                 : std::string("WEIR_SECRET=") + kTestSecret};
+                 : absl::StrCat("WEIR_SECRET=", kTestSecret)};
     for (int i = 0; i < 2; ++i) {
       cluster_.Start("ps", i, {}, mode);
     }

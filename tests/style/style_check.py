@@ -12,7 +12,16 @@ style_check_test.py shows that each can fail.
 
 import sys
 
-from checks import form, glossary, layers, ratchet, reading, sizes, targets
+from checks import (
+    form,
+    glossary,
+    layers,
+    ratchet,
+    reading,
+    sizes,
+    system_includes,
+    targets,
+)
 from checks.tree import SOURCE, Tree
 
 MEASURES = (
@@ -42,6 +51,7 @@ CHECKS = (
     layers.check_layers,
     layers.check_room_table,
     layers.check_seams,
+    system_includes.check_system_includes,
     form.check_columns,
     form.check_guards,
     form.check_header_comments,

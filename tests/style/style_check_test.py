@@ -7,7 +7,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import style_check
-from checks import cxx, layers, ratchet
+from checks import cxx, layers, ratchet, system_includes
 from checks.tree import Tree
 
 A_CC, A_H = "common/io/a.cc", "common/io/a.h"
@@ -202,6 +202,8 @@ class StyleCheckTest(unittest.TestCase):
             self.expect(A_CC, f"#include <{target}>\n", "may not know")
 
     def test_threads_and_time_come_from_their_seams(self):
+        names = ("chrono", "mutex", "random", "thread")
+        headers = "".join(f"#include <{name}>\n" for name in names)
         for line in (
             "std::thread thread(Run);",
             "std::mutex mutex;",
@@ -209,7 +211,7 @@ class StyleCheckTest(unittest.TestCase):
             "const auto now = std::chrono::steady_clock::now();",
             "std::random_device random;",
         ):
-            self.expect(A_CC, f"{line}\n", "take Weir's own")
+            self.expect(A_CC, f"{headers}{line}\n", "take Weir's own")
         self.expect(A_CC, "// Not std::mutex, which blocks.\n")
 
     def test_public_headers_name_the_standard_library_only(self):
@@ -219,6 +221,25 @@ class StyleCheckTest(unittest.TestCase):
                 header("client/cc/weir.h", f"#include {target}\n"),
                 "a public header includes",
             )
+
+    def test_what_compilers_read_before_a_source_is_included(self):
+        use = '#include "common/io/a.h"\n{}std::vector<int> a;\n'
+        self.expect(A_CC, use.format(""), "a.cc:2: std::vector needs <vector>")
+        self.expect(A_CC, use.format("#include <vector>\n"))
+        self.expect(A_CC, "// std::vector\n#include <map>\n")
+        # By a header of the tree, through another one.
+        tree = good_tree()
+        tree[A_H] = header(A_H, '#include "common/io/b.h"\n')
+        tree["common/io/b.h"] = header("common/io/b.h", "#include <vector>\n")
+        tree["common/io/BUILD"] += 'cc_library(\n    hdrs = ["b.h"],\n)\n'
+        tree[A_CC] = use.format("")
+        self.assertEqual(findings(tree), [])
+
+    def test_every_header_that_is_read_before_is_known(self):
+        tree = good_tree()
+        tree[system_includes.LIST] = "# Why.\nvector\nlist\n"
+        (found,) = findings(tree)
+        self.assertIn("headers.txt:3: say in", found)
 
     def test_sizes_are_bounded(self):
         body = "// x\n" * 300

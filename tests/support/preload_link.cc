@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include <cstdint>
+
 namespace {
 
 int64_t Number(const char* name) {

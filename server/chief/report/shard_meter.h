@@ -8,6 +8,7 @@
 #define SERVER_CHIEF_REPORT_SHARD_METER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "proto/ps.pb.h"
 #include "proto/report.pb.h"

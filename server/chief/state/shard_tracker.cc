@@ -1,6 +1,7 @@
 #include "server/chief/state/shard_tracker.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 

@@ -1,5 +1,7 @@
 #include "common/base/exit_code.h"
 
+#include <utility>
+
 #include "gtest/gtest.h"
 
 namespace weir {

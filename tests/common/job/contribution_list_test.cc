@@ -1,7 +1,9 @@
 #include "common/job/contribution_list.h"
 
 #include <set>
+#include <utility>
 
+#include "absl/strings/string_view.h"
 #include "common/math/random.h"
 #include "gtest/gtest.h"
 

@@ -1,5 +1,6 @@
 #include "common/math/int8.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>

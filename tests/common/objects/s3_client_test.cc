@@ -1,6 +1,7 @@
 // What answers mean, and when a request is repeated.
 #include "common/objects/s3_client.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>

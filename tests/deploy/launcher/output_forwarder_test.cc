@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "common/io/files.h"
 #include "tests/common/temp_dir.h"

@@ -1,6 +1,7 @@
 #include "deploy/trace/take_trace.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"

@@ -1,5 +1,6 @@
 #include "proto/checkpoint/checkpoint_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <numeric>

@@ -1,7 +1,9 @@
 #include "proto/trace/chrome_trace.h"
 
 #include <limits>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,5 +1,6 @@
 #include "proto/wire/declaration_io.h"
 
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 
 namespace weir {

@@ -1,6 +1,8 @@
 #include "proto/wire/value_encoding.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "common/math/top_k.h"

@@ -1,4 +1,6 @@
 // The end of a job: who hears of it, and what can no longer spoil it.
+#include <algorithm>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/chief/job_state.h"

@@ -2,6 +2,8 @@
 #ifndef TESTS_SERVER_CHIEF_SMALL_DECLARATION_H_
 #define TESTS_SERVER_CHIEF_SMALL_DECLARATION_H_
 
+#include <cstdint>
+
 #include "proto/ps.pb.h"
 
 namespace weir {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "common/math/random.h"
 #include "gtest/gtest.h"
 #include "tests/worker/data/fake_dataset.h"

@@ -1,6 +1,7 @@
 // The way of features to a device. network_on_cuda_test has whole steps.
 #include "worker/model/input_stage.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>

@@ -1,5 +1,6 @@
 #include "tests/worker/model/network_tester.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

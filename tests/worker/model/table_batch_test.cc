@@ -1,6 +1,7 @@
 #include "worker/model/table_batch.h"
 
 #include <map>
+#include <string>
 
 #include "common/math/random.h"
 #include "gmock/gmock.h"

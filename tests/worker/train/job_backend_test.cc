@@ -1,5 +1,7 @@
 #include "worker/train/job_backend.h"
 
+#include <utility>
+
 #include "gtest/gtest.h"
 
 namespace weir {

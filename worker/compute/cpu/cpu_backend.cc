@@ -1,5 +1,6 @@
 #include "worker/compute/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>

@@ -1,5 +1,7 @@
 #include "client/cc/job/slot_marks.h"
 
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace weir {

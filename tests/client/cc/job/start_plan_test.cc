@@ -1,5 +1,7 @@
 #include "client/cc/job/start_plan.h"
 
+#include <cstdint>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

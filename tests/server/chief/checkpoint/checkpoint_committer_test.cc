@@ -1,5 +1,7 @@
 #include "server/chief/checkpoint/checkpoint_committer.h"
 
+#include <signal.h>
+
 #include <fstream>
 #include <set>
 

@@ -1,5 +1,6 @@
 #include "server/chief/start/workdir_claim.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>

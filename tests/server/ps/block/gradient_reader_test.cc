@@ -1,5 +1,6 @@
 #include "server/ps/block/gradient_reader.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>

@@ -2,6 +2,7 @@
 // engines are taken, what happens where there is none, capture.
 #include "worker/compute/cuda/cudnn_convolution.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 

@@ -3,6 +3,7 @@
 #include "worker/compute/cuda/cudnn_graph.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -3,6 +3,7 @@
 #include "worker/compute/cuda/nccl_group.h"
 
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

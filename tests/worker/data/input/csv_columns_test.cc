@@ -1,6 +1,7 @@
 #include "worker/data/input/csv_columns.h"
 
 #include <cmath>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "worker/data/input/feature_hash.h"

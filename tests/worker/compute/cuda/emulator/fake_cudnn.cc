@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "tests/worker/compute/cuda/emulator/scheduler.h"
