@@ -148,7 +148,9 @@ TEST(HttpTest, AnAnswerThatStallsIsNoneAndASlowOneIsWhole) {
 TEST(HttpTest, NobodyListens) {
   HttpRequest request;
   {
-    const Server server;
+    // A server that never ran would keep its port.
+    Server server;
+    server.Start();
     request = server.To("/");
   }
   const auto client = HttpClient::Create({});

@@ -41,6 +41,8 @@ class Cluster {
     options_.runner.ps_addresses = {first_.address(), second_.address()};
     options_.runner.worker_count = workers;
     options_.runner.workdir = workdir;
+    // Clients here outlive their chief, which waits for each that stays.
+    options_.runner.end_wait = 1;
     options_.runner.transport = transport_.get();
     StartChief(resume);
   }
