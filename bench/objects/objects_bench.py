@@ -22,6 +22,8 @@ import time
 
 import boto3
 
+from free_ports import free_port
+
 KEYS = {
     "AWS_ACCESS_KEY_ID": "bench",
     "AWS_SECRET_ACCESS_KEY": "bench",
@@ -30,13 +32,6 @@ KEYS = {
 }
 TOOLS = pathlib.Path(os.environ["WEIR_BENCH_DIR"])
 MIB = 1 << 20
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Sink:

@@ -16,7 +16,6 @@ Run:  ./weir bench python [--rounds N] [--json FILE]
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,8 @@ import time
 import numpy as np
 import torch
 from torch import nn
+
+from free_ports import free_port
 
 # The tasks of both sides are insecure, unless the environment chooses.
 if not os.environ.get("WEIR_SECRET"):
@@ -192,12 +193,6 @@ RUNS = {
     "rpc": run_rpc,
     "arrays": run_arrays,
 }
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def measure(kind, size, steps, transport="auto", overlap=False):

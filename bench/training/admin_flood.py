@@ -9,7 +9,7 @@ its 95% interval (bootstrap), and what part of a core each task took beyond its
 quiet windows.
 
 Run, as root:
-  export PYTHONPATH=tests/diagnosis WEIR_BIN_DIR=bin
+  export PYTHONPATH=tests/diagnosis:tests/support WEIR_BIN_DIR=bin
   python3 bench/training/admin_flood.py [--pairs N]
 """
 

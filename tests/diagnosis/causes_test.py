@@ -4,7 +4,8 @@ Each run is a real job of 2 ps, 3 workers and a chief whose disturbance has a
 size that is drawn from the run's seed. What counts is the cause that most of
 five reports name, ten seconds and more after the disturbance began.
 
-  WEIR_BIN_DIR=../../bin WEIR_CAUSES_RUNS=5 python3 causes_test.py
+  export WEIR_BIN_DIR=../../bin PYTHONPATH=../support
+  WEIR_CAUSES_RUNS=5 python3 causes_test.py
 
 Needs root, for control groups and swap. A run takes about half a minute;
 `./weir test --full` does one of each.
@@ -19,12 +20,13 @@ import pathlib
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import typing
+
+from free_ports import free_port
 
 BIN = pathlib.Path(os.environ["WEIR_BIN_DIR"]).resolve()
 LINK = BIN / "tests/support/preload_link.so"
@@ -51,12 +53,6 @@ schedule {{ learning_rate: 0.01 }}
 update {{ {mode} {{}} }}
 {more}
 """
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 class Group:

@@ -24,10 +24,12 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy/monitoring"
-sys.path.insert(0, str(FOLDER))
+sys.path[:0] = [str(FOLDER), str(ROOT / "tests/support")]
 
 import alerts_table  # noqa: E402
 import monitoring  # noqa: E402
+
+from free_ports import free_port  # noqa: E402
 
 BIN = pathlib.Path(os.environ.get("WEIR_BIN_DIR", ".")).resolve()
 SECRET = "the secret of the tests, which is long enough"
@@ -53,13 +55,6 @@ schedule {{ learning_rate: 0.01 }}
 update {{ {mode} {{}} }}
 checkpoint {{ every_seconds: 3 keep: 2 }}
 """
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def get(url: str) -> bytes:

@@ -14,17 +14,12 @@ import urllib.request
 
 import boto3
 
+from free_ports import free_port
+
 TOOLS = os.environ.get("WEIR_S3_TOOLS", "")
 BUCKET = "weir-test"
 REGION = "eu-central-1"
 DEADLINE_S = 30
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class MotoServer:

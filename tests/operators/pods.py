@@ -21,11 +21,12 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
 import yaml
+
+from free_ports import free_port
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 USER = 10001
@@ -187,9 +188,7 @@ class ProcessHost:
     def _address(self, word: str) -> str:
         host = word.rsplit(":", 1)[0]
         if host not in self._ports:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self._ports[host] = probe.getsockname()[1]
+            self._ports[host] = free_port()
         return f"127.0.0.1:{self._ports[host]}"
 
     def _cluster(self, text: str) -> str:

@@ -1,7 +1,8 @@
 """A timeline of a job of six tasks in Perfetto's own UI, asked by its SQL.
 
 WEIR_PERFETTO_TOOLS is a virtual environment of deploy/perfetto_tools.txt, whose
-Python runs this file; `./weir test --full` makes it. The UI runs in Chromium.
+Python runs this file with tests/support in PYTHONPATH; `./weir test --full`
+makes it. The UI runs in Chromium.
 """
 
 import itertools
@@ -15,6 +16,8 @@ import subprocess
 import tempfile
 import time
 import unittest
+
+from free_ports import free_port
 
 JOB = """
 name: "digits" seed: 3
@@ -80,13 +83,6 @@ def wait_until(what: str, condition):
             return value
         time.sleep(0.2)
     raise AssertionError(f"{what}: not within {DEADLINE_S} s")
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def answers(port: int) -> bool:

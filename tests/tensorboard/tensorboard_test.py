@@ -1,15 +1,14 @@
 """Curves of a job as TensorBoard's own server shows them.
 
 WEIR_TENSORBOARD_TOOLS is a virtual environment of deploy/tensorboard_tools.txt,
-whose Python runs this file with tests/client/python in PYTHONPATH; `./weir test
---full` makes it.
+whose Python runs this file with tests/client/python and tests/support in
+PYTHONPATH; `./weir test --full` makes it.
 """
 
 import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ import urllib.request
 
 import numpy as np
 
+from free_ports import free_port
 from safetensors_file import read_safetensors
 
 JOB = """
@@ -43,13 +43,6 @@ checkpoint { keep: 9 }
 BIN_DIR = os.path.abspath(os.environ.get("WEIR_BIN_DIR", "."))
 TOOLS = os.environ.get("WEIR_TENSORBOARD_TOOLS", "")
 DEADLINE_S = 120
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @unittest.skipUnless(TOOLS, "no WEIR_TENSORBOARD_TOOLS: ./weir test --full")

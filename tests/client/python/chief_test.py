@@ -13,8 +13,9 @@ import unittest
 import torch
 
 import weir
+from free_ports import free_port
 from safetensors_file import read_safetensors
-from servers import Servers, binary, free_ports, wait_for
+from servers import Servers, binary, wait_for
 
 COMMON = """
 import os, signal, sys, time
@@ -97,7 +98,7 @@ class Job:
     def __init__(self, folder, *, ps=2, workers=2):
         self.folder, self.workers = folder, workers
         self.servers = Servers(ps, os.path.join(folder, "run/checkpoints"))
-        self.address = f"127.0.0.1:{free_ports(1)[0]}"
+        self.address = f"127.0.0.1:{free_port()}"
         # __exit__ closes it.
         log = os.path.join(folder, "chief.log")
         self.log = open(log, "ab")  # noqa: SIM115

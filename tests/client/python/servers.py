@@ -1,14 +1,14 @@
 """Real parameter servers for tests, on loopback ports."""
 
 import contextlib
-import itertools
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+from free_ports import free_port
 
 
 def binary(path):
@@ -36,23 +36,6 @@ if not any(os.environ.get(n) for n in ("WEIR_TLS_DIR", "WEIR_INSECURE")):
     os.environ.setdefault("WEIR_SECRET", secrets.token_hex(32))
 
 
-# As FreePort of deploy/launcher: none that the system gives to connections, and
-# each once, since a server binds its own only a while after it is started.
-_ports = itertools.cycle(range(10000, 32000))
-for _ in range(secrets.randbelow(22000)):
-    next(_ports)
-
-
-def free_ports(count):
-    ports = []
-    while len(ports) < count:
-        port = next(_ports)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            ports.append(port)
-    return ports
-
-
 class Servers:
     """`count` empty weir_ps processes; a context manager.
 
@@ -61,7 +44,7 @@ class Servers:
 
     def __init__(self, count=1, checkpoint_root=None):
         root = ["--checkpoint_root", checkpoint_root] if checkpoint_root else []
-        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
+        self.addresses = [f"127.0.0.1:{free_port()}" for _ in range(count)]
         self.log = tempfile.TemporaryFile()  # noqa: SIM115, __exit__ closes it
         self.processes = [
             subprocess.Popen(
