@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # precompile.sh COMPILER CONFIG OUT_DIR: precompiles the headers of headers.txt for a
-# config of .bazelrc that compiles with clang, or with CONFIG "" for gcc.
+# config of .bazelrc that compiles with clang, with CONFIG "" for gcc, with "none"
+# for nobody.
 #
 # A compiler refuses such a file where the options are not those of the source, so
 # they come from .bazelrc. What is refused, gcc reads as text.
@@ -43,7 +44,9 @@ with_gcc() {
     -o "$2"
 }
 
-if [ -n "$config" ]; then
+if [ "$config" = none ]; then
+  exit
+elif [ -n "$config" ]; then
   with_clang O0 &
   with_clang O1
   wait "$!"
