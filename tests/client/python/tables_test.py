@@ -624,6 +624,25 @@ class TorchTablesTest(unittest.TestCase):
         optimizer.step()
         self.assertFalse(torch.equal(bag(ids), first))
 
+    def test_alone_with_an_optimizer_that_calls_its_closure_often(self):
+        weir.torch._context._context = weir.torch._context.Context(
+            None, 0, 1, torch.device("cpu")
+        )
+        model, _ = self.small()
+        optimizer = weir.torch.DistributedOptimizer(
+            torch.optim.LBFGS(model.parameters(), max_iter=3), model=model
+        )
+
+        def closure():
+            optimizer.zero_grad()
+            loss = model(torch.tensor([[5]])).square().sum()
+            loss.backward()
+            return loss
+
+        before = model[1].bias.item()
+        self.assertGreater(optimizer.step(closure), 0.0)
+        self.assertNotEqual(model[1].bias.item(), before)
+
     def test_rows_are_fetched_ahead(self):
         bag, word = (
             weir.torch.EmbeddingBag(

@@ -159,6 +159,27 @@ class TorchTest(unittest.TestCase):
 
         self.compare(make, train, local=True)
 
+    def test_an_optimizer_that_calls_its_closure_often(self):
+        calls = []
+
+        def train(model, optimizer):
+            def closure():
+                optimizer.zero_grad()
+                loss = loss_of(model, 0)
+                loss.backward()
+                calls.append(optimizer)
+                return loss
+
+            # One step: later ones divide by differences of what was rounded.
+            self.assertGreater(optimizer.step(closure), 0.0)
+
+        *_, optimizer = self.compare(
+            lambda m: torch.optim.LBFGS(m.parameters(), lr=0.1, max_iter=4),
+            train,
+            local=True,
+        )
+        self.assertEqual(calls.count(optimizer), 4)
+
     # ------------------------------------------------- what scripts do beside
 
     def test_schedulers(self):
@@ -271,6 +292,25 @@ class TorchTest(unittest.TestCase):
         plain.step()
         for ours, theirs in zip(model.parameters(), reference.parameters()):
             torch.testing.assert_close(ours, theirs)
+
+    def test_a_scaler_beside_an_optimizer_in_the_worker(self):
+        def train(model, optimizer):
+            for step in range(6):
+                optimizer.zero_grad()
+                loss = loss_of(model, step)
+                if hasattr(optimizer, "_local"):
+                    # What torch.cuda.amp.GradScaler sets.
+                    optimizer.grad_scale = torch.tensor(65536.0)
+                    optimizer.found_inf = torch.tensor(0.0)
+                    loss = loss * 65536.0
+                loss.backward()
+                optimizer.step()
+
+        self.compare(
+            lambda m: torch.optim.ASGD(m.parameters(), lr=0.1),
+            train,
+            local=True,
+        )
 
     @unittest.skipUnless(
         hasattr(torch.amp, "GradScaler"), "a scaler for the CPU is newer"

@@ -183,7 +183,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if self._client is None and not self._rows.tables:
             return self._inner.step(closure)
         result = None
-        if closure is not None:
+        runs_here = self._local or self._client is None
+        if closure is not None and not runs_here:
             with torch.enable_grad():
                 result = closure()
         found_inf = getattr(self, "found_inf", None)
@@ -199,11 +200,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
                     "leave it to GradScaler.step in a model with tables"
                 )
             skip = skip or not self._rows.is_finite()
+        if runs_here and not skip:
+            self._unscale_gradients()
+            result = self._inner.step(closure)
         if self._client is None:
-            self._step_here(skip)
+            self._step_rows(skip)
             return result
-        if self._local and not skip:
-            self._inner.step()
         self._push(skip)
         try:
             self._client._declared().wait()
@@ -213,18 +215,20 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._take_step()
         return result
 
-    def _step_here(self, skip: bool) -> None:
-        """Alone, with tables."""
-        if skip:
-            self._rows.clear()
-            return
+    def _unscale_gradients(self) -> None:
+        """For the optimizer of this process: GradScaler leaves them scaled."""
         factor = self._unscale()
         for group in self.param_groups if factor != 1.0 else ():
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     parameter.grad.mul_(factor)
-        self._inner.step()
-        self._rows.step_here(factor)
+
+    def _step_rows(self, skip: bool) -> None:
+        """Alone, with tables."""
+        if skip:
+            self._rows.clear()
+        else:
+            self._rows.step_here(self._unscale())
 
     def pull(self) -> None:
         """Fetches the newest parameters into the model."""
