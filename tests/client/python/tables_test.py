@@ -539,6 +539,27 @@ class TorchTablesTest(unittest.TestCase):
         with self.assertRaisesRegex(weir.InvalidArgument, "unscale_"):
             optimizer.step()
 
+    def test_two_backwards_through_one_forward_add_up(self):
+        ids = torch.tensor([[5]])
+
+        def train(model, bag):
+            optimizer = self.distributed(model, lr=1e-9)
+            out = bag(ids)
+            out.sum().backward(retain_graph=True)
+            (10 * out.sum()).backward()
+            optimizer.step()
+            return optimizer
+
+        optimizer = train(*self.small())
+        self.assertEqual(self.rows(optimizer, "t", 6)[5, 0], -11.0)
+        self.close()
+        weir.torch._context._context = weir.torch._context.Context(
+            None, 0, 1, torch.device("cpu")
+        )
+        model, bag = self.small()
+        train(model, bag)
+        self.assertEqual(bag(ids)[0, 0], -11.0)
+
     def test_overlap_and_the_other_modes_push_rows(self):
         for options in (
             {"overlap": True},
@@ -677,9 +698,13 @@ class TorchTablesTest(unittest.TestCase):
             self.assertEqual(bag(ids[:, :1])[0, 0], -3.0)  # others
             self.assertEqual(rows.lookup.call_count, 1)
             weir.torch.prefetch({bag: ids})
+            ids.copy_(torch.tensor([[8, 9]]))  # the script uses it again
+            self.assertEqual(bag(ids)[0, 0], -3.0)
+            self.assertEqual(rows.lookup.call_count, 2)
+            weir.torch.prefetch({bag: ids})
             model.eval()
             self.assertEqual(word(ids).shape, (1, 2, 2))
-            self.assertEqual(rows.lookup.call_count, 2)
+            self.assertEqual(rows.lookup.call_count, 3)
             model.train()
 
     def test_bad_input_is_named(self):

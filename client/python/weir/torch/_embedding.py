@@ -140,7 +140,9 @@ def prefetch(inputs: Mapping[_Rows, torch.Tensor]) -> None:
             "prefetch: some modules are in eval() and some are not"
         )
     if inputs:
-        of_job.prefetch({m: m._ask(i) for m, i in inputs.items()}, trains.pop())
+        # Copies: the script may put the next batch into its tensors.
+        asked = {m: m._ask(ids.clone()) for m, ids in inputs.items()}
+        of_job.prefetch(asked, trains.pop())
 
 
 class EmbeddingBag(_Rows):

@@ -126,7 +126,9 @@ class JobRows:
 
     def add(self, table: str, ids: np.ndarray, gradient: torch.Tensor) -> None:
         """`gradient` has one row more than `ids`: that of padding."""
-        self._gradients.append((table, ids, gradient.detach()[: len(ids)]))
+        # A copy: autograd adds what a second backward brings to `gradient`.
+        kept = gradient.detach()[: len(ids)].clone()
+        self._gradients.append((table, ids, kept))
 
     def clear(self) -> None:
         self._gradients.clear()
