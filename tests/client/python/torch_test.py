@@ -4,6 +4,7 @@ import copy
 import inspect
 import os
 import tempfile
+import threading
 import unittest
 from itertools import chain
 
@@ -252,6 +253,75 @@ class TorchTest(unittest.TestCase):
             overlap=True,
             backward_passes=2,
         )
+
+    def test_overlap_leaves_no_batch_out_in_silence(self):
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        optimizer = self.distributed(
+            torch.optim.SGD(model.parameters(), lr=1.0), model, overlap=True
+        )
+
+        def backward(gradient):
+            (gradient * model(torch.ones(1, 1)).sum()).backward()
+
+        backward(100.0)
+        with self.assertRaisesRegex(weir.InvalidArgument, "call step"):
+            optimizer.zero_grad()
+        model.zero_grad()  # it does not know of the push
+        with self.assertRaisesRegex(weir.InvalidArgument, "backward_passes"):
+            backward(1.0)
+        optimizer.step()
+        self.assertEqual(model.weight.item(), -100.0)
+        optimizer.zero_grad()
+        backward(1.0)
+        optimizer.step()
+        self.assertEqual(model.weight.item(), -101.0)
+
+    def test_overlap_forgets_what_was_accumulated(self):
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        optimizer = self.distributed(
+            torch.optim.SGD(model.parameters(), lr=1.0),
+            model,
+            overlap=True,
+            backward_passes=2,
+        )
+
+        def backward(gradient):
+            (gradient * model(torch.ones(1, 1)).sum()).backward()
+
+        backward(100.0)
+        optimizer.zero_grad()  # nothing has left
+        for _ in range(2):
+            backward(1.0)
+        self.assertTrue(optimizer._pushing)
+        optimizer.step()
+        self.assertEqual(model.weight.item(), -2.0)
+
+    def test_hooks_of_two_threads_begin_one_push(self):
+        model = net()
+        optimizer = self.distributed(
+            torch.optim.SGD(model.parameters(), lr=0.1), model, overlap=True
+        )
+        for entry in optimizer._trained:
+            entry.tensor.grad = torch.ones_like(entry.tensor)
+        first, second = optimizer._trained[:2]
+        other = threading.Thread(target=optimizer._on_gradient, args=[second])
+        begin, begun = optimizer._begin, []
+
+        def slow_begin():
+            begun.append(threading.current_thread())
+            if not other.is_alive() and other is not begun[-1]:
+                other.start()
+                other.join(0.2)  # it waits for this one
+            begin()
+
+        optimizer._begin = slow_begin
+        optimizer._on_gradient(first)
+        other.join()
+        self.assertEqual(begun, [threading.current_thread()])
+        self.assertEqual(optimizer._ready, {first.name, second.name})
+        optimizer.step()
 
     def test_set_to_none_or_not(self):
         for set_to_none in (True, False):

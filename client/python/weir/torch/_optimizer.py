@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,12 @@ from weir.errors import InvalidArgument, NonFinite
 from weir.torch import _context, _embedding, _model, _rules
 from weir.torch._job_rows import JobRows
 from weir.torch._staging import Staging
+
+_HAVE_LEFT = (
+    "overlap=True: the gradients of this step have left for the servers and "
+    "cannot be taken back: call step() first. Leave a batch out before its "
+    "backward, and set backward_passes to the number of backwards of a step"
+)
 
 
 class DistributedOptimizer(torch.optim.Optimizer):
@@ -49,8 +56,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
         have not. Their state stays in the worker.
       overlap: push each gradient as backward has it, `backward_passes` times
         accumulated. What changes gradients between backward and step (clipping,
-        GradScaler) comes too late then, and what reads parameters on a GPU
-        there may see values of this step or the next.
+        GradScaler) or leaves the batch out comes too late then, and what reads
+        parameters on a GPU there may see values of this step or the next.
 
     Raises: `weir.InvalidArgument`; what `weir.connect` and
       `weir.Client.declare` raise.
@@ -127,6 +134,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._pushing = False
         self._passes: dict[str, int] = {}
         self._hooks: list[Any] = []
+        self._hooks_lock = threading.Lock()
         if self._overlap:
             for entry in self._trained:
                 self._hook(entry)
@@ -350,10 +358,18 @@ class DistributedOptimizer(torch.optim.Optimizer):
     def _take(self, entries: list[_model.Entry]) -> None:
         self._staging.take([self._numbers[e.name] for e in entries])
 
-    # ------------------------------------------------------------------- rows
+    # -------------------------------------------------------------- gradients
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """torch's, and forgets the gradients of rows that no step pushed."""
+        """torch's, and forgets the gradients of rows that no step pushed.
+
+        Raises: `weir.InvalidArgument` with `overlap` between the backward whose
+          gradients have left and `step`: servers do not give them back.
+        """
+        if self._client is not None:
+            if self._pushing:
+                raise InvalidArgument(_HAVE_LEFT)
+            self._passes.clear()
         super().zero_grad(*args, **kwargs)
         self._rows.clear()
 
@@ -377,14 +393,19 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._hooks.append(node)
 
     def _on_gradient(self, entry: _model.Entry) -> None:
-        passes = self._passes.get(entry.name, 0) + 1
-        self._passes[entry.name] = passes
-        if passes != self._backward_passes:
-            return
-        if not self._pushing:
-            self._begin()
-        self._ready.add(entry.name)
-        self._send([entry])
+        # Autograd has a thread for each device, and what begins a push lets
+        # other threads run.
+        with self._hooks_lock:
+            if entry.name in self._ready:
+                raise InvalidArgument(_HAVE_LEFT)
+            passes = self._passes.get(entry.name, 0) + 1
+            self._passes[entry.name] = passes
+            if passes < self._backward_passes:
+                return
+            if not self._pushing:
+                self._begin()
+            self._ready.add(entry.name)
+            self._send([entry])
 
     # ------------------------------------------------------------------ state
 
