@@ -31,6 +31,7 @@ class Net(nn.Module):
         self.layers = nn.Sequential(
             nn.Linear(12, 30), nn.BatchNorm1d(30), nn.Tanh(), nn.Linear(30, 3))
         self.scale = nn.Parameter(torch.ones(3).half())
+        self.register_buffer("mask", torch.tensor([0.0, float("-inf")]))
 
     def forward(self, x):
         return self.layers(x) * self.scale.float()

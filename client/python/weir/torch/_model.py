@@ -35,6 +35,7 @@ class Entry:
     group: int = 0  # of the optimizer
     trained: bool = False  # one of the optimizer's parameters
     buffer: bool = False
+    finite: bool = True  # as the script made it; of a buffer
     aliases: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -53,11 +54,36 @@ def plain_name(name: str) -> str:
     return name
 
 
+def is_finite(tensor: torch.Tensor) -> bool:
+    return bool(tensor.float().isfinite().all())
+
+
+def _check_values(name: str, tensor: torch.Tensor) -> None:
+    """Raises: `weir.InvalidArgument` if float32 does not keep a value.
+
+    The last digits of a float64 do not count.
+    """
+    if tensor.is_floating_point() and tensor.dtype != torch.float64:
+        return
+    given = tensor.detach().cpu()
+    carried = given.float()
+    if given.is_floating_point():
+        lost = carried.isfinite() != given.isfinite()
+    else:
+        lost = carried.to(given.dtype) != given
+    if lost.any():
+        raise InvalidArgument(
+            f"'{name}' has the value {given[lost][0].item()}, which is another "
+            "one as float32, and servers keep float32. If every worker makes "
+            "it alike, register it as a buffer with persistent=False"
+        )
+
+
 def entries(model: torch.nn.Module, groups: Iterable[dict]) -> list[Entry]:
     """Parameters in forward order, then buffers; none that is empty.
 
     Raises: `weir.InvalidArgument` for a parameter of the optimizer that is not
-    the model's, and for a dtype that cannot be kept as float32.
+    the model's, and for a dtype or a value that cannot be kept as float32.
     """
     group_of = {
         id(parameter): g
@@ -77,12 +103,14 @@ def entries(model: torch.nn.Module, groups: Iterable[dict]) -> list[Entry]:
             raise InvalidArgument(
                 f"'{name}' is of {tensor.dtype}; servers keep float32"
             )
+        _check_values(name, tensor)
         found[id(tensor)] = Entry(
             name,
             tensor,
             group_of.get(id(tensor), 0),
             id(tensor) in group_of,
             buffer,
+            not buffer or is_finite(tensor),
         )
 
     # state_dict would leave out what is not persistent; named_parameters gives

@@ -148,6 +148,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _connect(self, mode: str, staleness: int) -> None:
         connection = dict(self._context.connection or {})
+        odd = [e.name for e in self._entries if not e.finite]
+        if odd and connection.get("pull_encoding") == "int8":
+            raise InvalidArgument(
+                f"the buffer '{odd[0]}' has NaN or Inf, which make NaN of the "
+                "values beside them with pull_encoding='int8': use another one"
+            )
         client = _client.connect(**connection)
         try:
             client.declare(
@@ -292,7 +298,15 @@ class DistributedOptimizer(torch.optim.Optimizer):
                 # As backward made them: the last layers first.
                 self._send([e for e in reversed(self._trained) if self._has(e)])
                 if self._context.rank == 0:
-                    self._send(self._buffers)
+                    # A mask of -inf, which servers would refuse with the
+                    # gradients beside it: they have it from the declaration.
+                    self._send(
+                        [
+                            e
+                            for e in self._buffers
+                            if e.finite or _model.is_finite(e.tensor)
+                        ]
+                    )
             self._staging.send_rest(core.ready, core.has_values)
         finally:
             self._pushing = False

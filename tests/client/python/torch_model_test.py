@@ -1,0 +1,106 @@
+"""What a model's parameters and buffers are on the servers."""
+
+import unittest
+
+import torch
+from torch import nn
+
+import weir
+import weir.torch
+from servers import Servers, run_scripts
+from weir.torch import _model
+
+# A model whose buffers are not finite; the mask stays, `lowest` does not.
+MASKED = """
+import torch
+from torch import nn
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.top = nn.Linear(4, 4)
+        mask = torch.full((4, 4), float("-inf")).triu(1)
+        self.register_buffer("mask", mask)
+        self.register_buffer("lowest", torch.tensor(float("inf")))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.lowest.copy_(torch.minimum(self.lowest, x.min()))
+        return torch.softmax(self.top(x) + self.mask, 1)[:, 0].sum()
+"""
+
+
+class NamesTest(unittest.TestCase):
+    def test_values_that_float32_does_not_keep(self):
+        for dtype, kept, lost in (
+            (torch.int64, 2**40, 2**24 + 1),
+            (torch.int64, -(2**63), 2**63 - 1),
+            (torch.int32, 2**24, -(2**24) - 1),
+            (torch.float64, 0.1, 1e300),
+            (torch.float64, float("inf"), -1e300),
+        ):
+            with self.subTest(dtype=dtype, lost=lost):
+                model = nn.Module()
+                model.register_buffer("kept", torch.tensor([0, kept]).to(dtype))
+                self.assertEqual(len(_model.entries(model, [])), 1)
+                buffer = torch.tensor([0, lost], dtype=dtype)
+                model.register_buffer("lost", buffer)
+                with self.assertRaisesRegex(
+                    weir.InvalidArgument, "'lost' has the value"
+                ) as caught:
+                    _model.entries(model, [])
+                self.assertIn(f" {lost},", str(caught.exception))
+
+
+class ServedTest(unittest.TestCase):
+    def setUp(self):
+        self.servers = Servers(1)
+        self.addCleanup(self.servers.__exit__)
+        weir.torch.init(ps=self.servers.addresses)
+        self.addCleanup(self.close)
+
+    def close(self):
+        optimizer = weir.torch._context.context().optimizer
+        if optimizer is not None:
+            optimizer._client.close()
+
+    def test_a_mask_of_infinities_is_beside_what_trains(self):
+        script = (
+            MASKED
+            + """
+import weir.torch as weir
+weir.init()
+model, reference = Masked(), Masked()
+optimizer = weir.DistributedOptimizer(
+    torch.optim.SGD(model.parameters(), lr=0.1), model=model, mode="sync")
+plain = torch.optim.SGD(reference.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.linspace(-1.0 - step, 1.0, 16).reshape(4, 4)
+    for m, o in ((model, optimizer), (reference, plain)):
+        o.zero_grad()
+        m(x).backward()
+        o.step()
+for ours, theirs in zip(model.parameters(), reference.parameters()):
+    torch.testing.assert_close(ours, theirs)
+assert torch.equal(model.mask, reference.mask), model.mask
+optimizer.pull()
+print(model.lowest.item(), optimizer._client.values["lowest"])
+"""
+        )
+        for output in run_scripts(self.servers, script, 2):
+            self.assertEqual(output.split(), ["-3.0", "-3.0"])
+
+    def test_infinities_are_no_neighbours_in_int8(self):
+        weir.torch.init(ps=self.servers.addresses, pull_encoding="int8")
+        scope = {}
+        exec(MASKED, scope)  # pylint: disable=exec-used
+        model = scope["Masked"]()
+        with self.assertRaisesRegex(weir.InvalidArgument, "'mask'.*int8"):
+            weir.torch.DistributedOptimizer(
+                torch.optim.SGD(model.parameters(), lr=0.1), model=model
+            )
+
+
+if __name__ == "__main__":
+    unittest.main()
