@@ -30,6 +30,7 @@ class Net(nn.Module):
         super().__init__()
         self.layers = nn.Sequential(
             nn.Linear(12, 30), nn.BatchNorm1d(30), nn.Tanh(), nn.Linear(30, 3))
+        self.head = self.layers[3]  # a second name of it
         self.scale = nn.Parameter(torch.ones(3).half())
         self.register_buffer("mask", torch.tensor([0.0, float("-inf")]))
 

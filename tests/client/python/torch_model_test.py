@@ -31,7 +31,57 @@ class Masked(nn.Module):
 """
 
 
-class NamesTest(unittest.TestCase):
+class Shared(nn.Module):
+    """Two names of one module, and a buffer of two modules."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        self.b = self.a
+        self.c = nn.BatchNorm1d(2)
+        self.c.running_mean = self.a[1].running_mean
+
+
+class EntriesTest(unittest.TestCase):
+    def names(self, model):
+        found = _model.entries(model, [])
+        every = [n for e in found for n in (e.name, *e.aliases)]
+        self.assertEqual(len(every), len(set(every)))
+        return [e.name for e in found], set(every)
+
+    def test_every_name_of_the_state_dict_is_known(self):
+        for model in (
+            Shared(),
+            # A wrapper of the script's own: its names are the script's.
+            nn.ModuleDict({"module": nn.Linear(2, 2)}),
+        ):
+            _, every = self.names(model)
+            self.assertEqual(every, set(model.state_dict()))
+        clash = nn.Module()
+        clash.weight = nn.Parameter(torch.ones(2))
+        clash.module = nn.Linear(2, 2)
+        names, _ = self.names(clash)
+        self.assertEqual(names, ["weight", "module.weight", "module.bias"])
+
+    def test_the_first_name_is_that_of_the_tensor(self):
+        names, _ = self.names(Shared())
+        self.assertEqual(names[:2], ["a.0.weight", "a.0.bias"])
+        self.assertEqual(
+            names[6:9],
+            ["a.1.running_mean", "a.1.running_var", "a.1.num_batches_tracked"],
+        )
+
+    def test_torchs_wrappers_change_no_name(self):
+        compiled = nn.Module()
+        compiled._orig_mod = Shared()  # as torch.compile makes it
+        plain = self.names(Shared())
+        for model in (
+            compiled,
+            nn.DataParallel(Shared()),
+            nn.DataParallel(nn.DataParallel(compiled)),
+        ):
+            self.assertEqual(self.names(model), plain)
+
     def test_values_that_float32_does_not_keep(self):
         for dtype, kept, lost in (
             (torch.int64, 2**40, 2**24 + 1),

@@ -22,9 +22,6 @@ _EXPORT_DTYPES = {
     torch.bool: "BOOL",
 }
 
-# What DistributedDataParallel and torch.compile put before every name.
-_WRAPPERS = ("module.", "_orig_mod.")
-
 
 @dataclasses.dataclass
 class Entry:
@@ -43,15 +40,21 @@ class Entry:
         return _EXPORT_DTYPES[self.tensor.dtype]
 
 
-def plain_name(name: str) -> str:
-    """Without what wrappers put before it."""
-    stripped = True
-    while stripped:
-        stripped = False
-        for wrapper in _WRAPPERS:
-            if name.startswith(wrapper):
-                name, stripped = name[len(wrapper) :], True
-    return name
+def _unwrapped(model: torch.nn.Module) -> torch.nn.Module:
+    """The model in what puts a prefix before every name."""
+    while True:
+        if "_orig_mod" in model._modules:  # torch.compile's
+            model = model._orig_mod
+        elif isinstance(
+            model,
+            (
+                torch.nn.DataParallel,
+                torch.nn.parallel.DistributedDataParallel,
+            ),
+        ):
+            model = model.module
+        else:
+            return model
 
 
 def is_finite(tensor: torch.Tensor) -> bool:
@@ -95,7 +98,6 @@ def entries(model: torch.nn.Module, groups: Iterable[dict]) -> list[Entry]:
     def add(name: str, tensor: torch.Tensor | None, buffer: bool) -> None:
         if tensor is None or tensor.numel() == 0:
             return
-        name = plain_name(name)
         if id(tensor) in found:
             found[id(tensor)].aliases.append(name)
             return
@@ -113,16 +115,21 @@ def entries(model: torch.nn.Module, groups: Iterable[dict]) -> list[Entry]:
             not buffer or is_finite(tensor),
         )
 
-    # state_dict would leave out what is not persistent; named_parameters gives
-    # a tied tensor once.
-    for prefix, module in model.named_modules():
-        dot = prefix + "." if prefix else ""
+    # Every name that state_dict has: named_parameters and named_buffers give
+    # what is tied, or in a module with two names, once.
+    model = _unwrapped(model)
+    modules = [
+        (prefix + "." if prefix else "", module)
+        for prefix, module in model.named_modules(remove_duplicate=False)
+    ]
+    for prefix, module in modules:
         for name, parameter in module._parameters.items():
-            add(dot + name, parameter, buffer=False)
+            add(prefix + name, parameter, buffer=False)
     persistent = set(model.state_dict(keep_vars=True))
-    for name, tensor in model.named_buffers():
-        if name in persistent:
-            add(name, tensor, buffer=True)
+    for prefix, module in modules:
+        for name, tensor in module._buffers.items():
+            if prefix + name in persistent:
+                add(prefix + name, tensor, buffer=True)
     for group in groups:
         for parameter in group["params"]:
             if parameter.numel() > 0 and id(parameter) not in found:
