@@ -1,5 +1,7 @@
 """What a model's parameters and buffers are on the servers."""
 
+import copy
+import pickle
 import unittest
 
 import torch
@@ -150,6 +152,44 @@ print(model.lowest.item(), optimizer._client.values["lowest"])
             weir.torch.DistributedOptimizer(
                 torch.optim.SGD(model.parameters(), lr=0.1), model=model
             )
+
+    def test_a_model_is_loaded_before_it_is_declared(self):
+        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+        saved = copy.deepcopy(model.state_dict())
+        optimizer = weir.torch.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), model=model
+        )
+        other = copy.deepcopy(model)
+        other.load_state_dict(saved)
+        other = pickle.loads(pickle.dumps(model))
+        other.load_state_dict(saved)
+        for load in (
+            lambda: model.load_state_dict(saved),
+            lambda: nn.ModuleList([model]).load_state_dict(
+                {"0." + name: value for name, value in saved.items()}
+            ),
+            lambda: model[0].load_state_dict(nn.Linear(2, 2).state_dict()),
+        ):
+            with self.assertRaisesRegex(
+                weir.InvalidArgument, "load before DistributedOptimizer"
+            ):
+                load()
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        trained = copy.deepcopy(model.state_dict())
+        model.load_state_dict(saved)  # as for an evaluation
+        optimizer.pull()
+        for name, value in model.state_dict().items():
+            self.assertTrue(torch.equal(value, trained[name]), name)
+
+    def test_a_scripted_model_is_declared(self):
+        model = torch.jit.script(nn.Linear(2, 1))
+        optimizer = weir.torch.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), model=model
+        )
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        self.assertEqual(optimizer.pushes, 1)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from weir.errors import InvalidArgument
-from weir.torch import _context, _unpickler
+from weir.torch import _context, _loading, _unpickler
 from weir.torch._optimizer import DistributedOptimizer
 
 
@@ -63,11 +63,7 @@ def load(path: str, model: torch.nn.Module) -> dict[str, Any]:
     Raises:
       InvalidArgument: the file holds something else, or no such data.
     """
-    if _context.context().optimizer is not None:
-        raise InvalidArgument(
-            "the servers have the model's parameters already: load before "
-            "DistributedOptimizer"
-        )
+    _loading.refuse()
     content = _read(path)
     model.load_state_dict(content["model"])
     return content

@@ -10,7 +10,7 @@ import torch
 
 from weir import _client, _metrics, optimizers
 from weir.errors import InvalidArgument, NonFinite
-from weir.torch import _context, _embedding, _model, _rules
+from weir.torch import _context, _embedding, _loading, _model, _rules
 from weir.torch._job_rows import JobRows
 from weir.torch._staging import Staging
 
@@ -33,8 +33,10 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     The servers start from rank 0's parameters and every worker gets them, so
     there is nothing to broadcast; a worker that was started again gets what
-    the servers have. Parameters are updated in place; those that are float32 in
-    host memory are moved to where values arrive, as this object is made.
+    the servers have. Until the first step load_state_dict of the model raises:
+    the step would undo it. Parameters are updated in place; those that are
+    float32 in host memory are moved to where values arrive, as this object is
+    made.
 
     Without a cluster it is the given optimizer.
 
@@ -122,6 +124,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._entries = _model.entries(model, self.param_groups)
         self._connect(mode, staleness)
         self._share(model)
+        self._guard = _loading.Guard(model)
         self._context.optimizer = self
         self._context.first_push = self.first_push
         self._context.rows = self._rows
@@ -274,6 +277,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         A script that ends without an error does it by itself.
         """
         if self._client is not None:
+            self._guard.end()
             self._client.finish()
 
     def _begin(self, weight: float = 1.0) -> None:
@@ -362,6 +366,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _take_step(self) -> None:
         """What a step brings; rank 0's own buffers are newer."""
+        self._guard.end()
         self._staging.give_back()
         wanted = [e for e in self._trained if e.tensor.requires_grad]
         wanted += self._buffers if self._context.rank != 0 else []
