@@ -569,11 +569,13 @@ def connect(
     """Reaches the parameter servers of this process's cluster.
 
     Args:
-      ps: "host:port" of every server, in order. None: TF_CONFIG; WEIR_CLUSTER
-        and WEIR_TASK_INDEX; or WEIR_PS with torchrun's RANK and WORLD_SIZE.
+      ps: "host:port" of every server, in order; as WEIR_PS says it. None:
+        TF_CONFIG; WEIR_CLUSTER and WEIR_TASK_INDEX; or WEIR_PS.
       chief: "host:port" of weir_chief, who writes checkpoints; "": the job has
-        none. None: likewise, and WEIR_CHIEF beside WEIR_PS.
-      rank, worker_count: this worker among all; None: likewise.
+        none. None: that of the cluster, or beside `ps` and WEIR_PS that of
+        WEIR_CHIEF.
+      rank, worker_count: this worker among all. None: as the cluster says, or
+        beside `ps` and WEIR_PS torchrun's RANK and WORLD_SIZE, else 0 and 1.
       job: programs that give the same name share their tensors.
       transport: "auto" (shared memory to servers on this host), "grpc", "shm".
       checksum: CRC32C of what travels, which finds damage that TCP does not:

@@ -37,8 +37,11 @@ def read() -> dict[str, Any] | None:
     if has_tf_config():
         return _core.options_from_env()
     addresses = [a.strip() for a in os.environ.get("WEIR_PS", "").split(",")]
-    if not any(addresses):
-        return None
+    return _beside(addresses) if any(addresses) else None
+
+
+def _beside(addresses: list[str]) -> dict[str, Any]:
+    """What the environment says beside the servers of WEIR_PS."""
     return {
         "ps": addresses,
         "chief": os.environ.get("WEIR_CHIEF", "").strip(),
@@ -53,12 +56,10 @@ def cluster(
 ) -> dict[str, Any] | None:
     """Where the servers are and who this is, or None without a cluster.
 
-    What is given, and not None, goes before what the environment says.
+    What is given, and not None, goes before what the environment says. `ps`
+    takes the place of WEIR_PS, and of TF_CONFIG.
     """
-    if ps is None:
-        found = read()
-    else:
-        found = {"ps": list(ps), "rank": 0, "worker_count": 1}
+    found = read() if ps is None else _beside(list(ps))
     if found is not None:
         found.update((k, v) for k, v in given.items() if v is not None)
     return found

@@ -16,6 +16,7 @@ import numpy as np
 
 import weir
 from servers import Servers, run_scripts
+from weir import _environment
 
 
 def values(count=300):
@@ -361,6 +362,22 @@ class PackageTest(unittest.TestCase):
 
 
 class EnvironmentTest(unittest.TestCase):
+    def test_servers_that_are_given_are_those_of_torchruns_worker(self):
+        given = ["10.0.0.1:2222"]
+        around = {"RANK": "2", "WORLD_SIZE": "4", "WEIR_CHIEF": "10.0.0.2:1"}
+        with mock.patch.dict(os.environ, around):
+            found = _environment.cluster(given)
+            self.assertEqual((found["rank"], found["worker_count"]), (2, 4))
+            self.assertEqual(found["ps"], given)
+            self.assertEqual(found["chief"], "10.0.0.2:1")
+            found = _environment.cluster(
+                given, rank=0, worker_count=1, chief=""
+            )
+            self.assertEqual((found["rank"], found["worker_count"]), (0, 1))
+            self.assertEqual(found["chief"], "")
+        found = _environment.cluster(given)
+        self.assertEqual((found["rank"], found["worker_count"]), (0, 1))
+
     def test_without_a_cluster_it_says_what_to_set(self):
         environment = {
             name: value
