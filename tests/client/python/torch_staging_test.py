@@ -205,7 +205,12 @@ class GpuCopiesTest(unittest.TestCase):
         self.addCleanup(mock.patch.stopall)
         for name in ("Event", "Stream", "current_stream", "stream"):
             mock.patch.object(torch.cuda, name, mock.MagicMock()).start()
-        mock.patch.object(torch.Tensor, "record_stream", mock.Mock()).start()
+        self.recorded = []
+        mock.patch.object(
+            torch.Tensor,
+            "record_stream",
+            lambda tensor, _: self.recorded.append(tensor),
+        ).start()
         self.copies = GpuCopies([])
 
     def test_gradients_become_float32(self):
@@ -213,6 +218,12 @@ class GpuCopiesTest(unittest.TestCase):
         half = torch.ones(2, 3, dtype=torch.bfloat16, requires_grad=True)
         self.copies.down(to, half)
         self.assertEqual(to.tolist(), torch.ones(2, 3).tolist())
+
+    def test_what_is_read_is_not_reused_before(self):
+        for dtype in (torch.bfloat16, torch.float32):
+            tensor = torch.ones(2, 3, dtype=dtype)
+            self.copies.down(torch.zeros(2, 3), tensor)
+            self.assertIs(self.recorded.pop(), tensor)
 
     def test_values_go_into_parameters_that_train(self):
         for at_once in (False, True):

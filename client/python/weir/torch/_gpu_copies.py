@@ -30,10 +30,10 @@ class GpuCopies:
         stream = _stream_of(self._down, tensor.device)
         stream.wait_stream(torch.cuda.current_stream(tensor.device))
         with torch.cuda.stream(stream):
-            converted = tensor.float()
-            to.copy_(converted, non_blocking=True)
-            # Not reused before the copy was made.
-            converted.record_stream(stream)
+            # What float() makes is of this stream.
+            to.copy_(tensor.float(), non_blocking=True)
+            # Not reused before it was read.
+            tensor.record_stream(stream)
             copied = torch.cuda.Event()
             copied.record(stream)
         return copied
