@@ -14,6 +14,9 @@ def _number(name: str, value: Any) -> float:
         value = value.detach()
     if not isinstance(value, (str, bytes, bytearray)):
         try:
+            if hasattr(value, "reshape"):
+                # NumPy 2.4 makes a float of arrays without dimensions alone.
+                value = value.reshape(())
             return float(value)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             pass

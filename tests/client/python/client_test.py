@@ -23,6 +23,15 @@ def values(count=300):
     return np.arange(count, dtype=np.float32)
 
 
+class OfNumpy24(np.ndarray):
+    """Makes a float of itself only without dimensions, as NumPy 2.4 does."""
+
+    def __float__(self):
+        if self.ndim > 0:
+            raise TypeError("only 0-dimensional arrays can be converted")
+        return super().__float__()
+
+
 class ClientTest(unittest.TestCase):
     def setUp(self):
         self.servers = Servers(2)
@@ -68,6 +77,7 @@ class ClientTest(unittest.TestCase):
             loss=np.float32(0.5), examples=np.int64(3), accuracy=np.ones((1,))
         )
         client.report(loss=float("nan"), **{"val/top-5": 1})
+        client.report(loss=np.ones((1, 1)).view(OfNumpy24))
         for bad, text in (
             ({"loss": "0.5"}, "'loss' is '0.5', not a number"),
             ({"loss": [1, 2]}, "not a number"),
