@@ -916,6 +916,11 @@ class AloneTest(unittest.TestCase):
             optimizer.report(loss=torch.ones(2))
         optimizer.finish()
 
+    def test_every_error_has_a_name_here(self):
+        for name, error in vars(weir.errors).items():
+            if isinstance(error, type):
+                self.assertIs(getattr(weir.torch, name, None), error, name)
+
     def test_init_comes_first(self):
         weir.torch._context._context = None
         with self.assertRaisesRegex(weir.Closed, "init"):

@@ -26,6 +26,7 @@ from weir.errors import (
     InvalidArgument as InvalidArgument,
     JobEnded as JobEnded,
     NonFinite as NonFinite,
+    Refused as Refused,
     Replaced as Replaced,
     ServerLost as ServerLost,
     Unavailable as Unavailable,
