@@ -880,6 +880,17 @@ class SamplerTest(unittest.TestCase):
                 every = list(chain.from_iterable(dealt))
                 self.assertEqual(read, every[first_push:])
 
+    def test_an_iterator_that_nobody_asks_is_no_epoch(self):
+        # Such a loader makes two of its first epoch.
+        whole = [self.batches(0, 1, epoch=epoch) for epoch in range(2)]
+        sampler = weir.torch.DistributedSampler(range(23), 4)
+        loader = torch.utils.data.DataLoader(
+            range(23), batch_size=None, sampler=sampler, num_workers=1
+        )
+        for batches in whole:
+            read = [int(sample) for sample in loader]
+            self.assertEqual(read, list(chain.from_iterable(batches)))
+
     def test_in_order(self):
         self.assertEqual(self.batches(0, 2, shuffle=False)[1], [8, 9, 10, 11])
         with self.assertRaisesRegex(weir.InvalidArgument, "batch_size is 0"):

@@ -79,11 +79,10 @@ class DistributedSampler(Sampler[int]):
         return self.start_epoch
 
     def __iter__(self) -> Iterator[int]:
+        # Not before the first sample is asked for: a DataLoader may make two
+        # iterators and use one of them.
         epoch = self._epoch = self._next_epoch
         self._next_epoch += 1
-        return self._samples(epoch)
-
-    def _samples(self, epoch: int) -> Iterator[int]:
         count = len(self._dataset)
         if self._shuffle:
             generator = torch.Generator()
