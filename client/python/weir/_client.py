@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -130,6 +131,7 @@ class Client:
         self._tables: dict[str, Table] = {}
         self._looked_up: dict[str, np.ndarray] | None = None
         _core.set_up_process(f"worker/{options['rank']}")
+        _watch_exit()
         self._core = _core.CoreClient(options)
         _clients.add(self)
 
@@ -620,15 +622,38 @@ def connect(
     )
 
 
+_exit: Callable[[Any], NoReturn] | None = None  # sys.exit as it was
+_exits_badly = False  # whether the last call of sys.exit has such a status
+
+
+def _watch_exit() -> None:
+    """From the first call on sys.exit is `_note_exit`.
+
+    What is registered with atexit cannot find out the status: Python forgets a
+    SystemExit before it calls that.
+    """
+    global _exit
+    if _exit is None:
+        _exit, sys.exit = sys.exit, _note_exit
+
+
+def _note_exit(status: Any = None, /) -> NoReturn:
+    global _exits_badly
+    if threading.current_thread() is threading.main_thread():
+        _exits_badly = status not in (None, 0)
+    _exit(status)
+
+
 @atexit.register
 def _close_all() -> None:
     """Closes what is still open when the interpreter ends.
 
-    After a clean end, as opposed to an exception, that is a `finish`. If the
-    job has ended before the last checkpoint, the program's work may be lost,
-    and it ends with the exit code for another start.
+    After a clean end, as opposed to an exception or a status of sys.exit, that
+    is a `finish`. If the job has ended before the last checkpoint, the
+    program's work may be lost, and it ends with the exit code for another
+    start.
     """
-    clean = getattr(sys, "last_value", None) is None
+    clean = getattr(sys, "last_value", None) is None and not _exits_badly
     start_again = False
     for client in list(_clients):
         try:

@@ -229,33 +229,39 @@ model = torch.nn.Linear(2, 1)
 optimizer = weir.DistributedOptimizer(
     torch.optim.SGD(model.parameters(), lr=0.1), model=model, mode="sync")
 while optimizer.pushes < 4:
-    if weir.rank() == 1 and optimizer.pushes == 2 and "fail" in sys.argv:
-        raise ValueError("no more")
+    if weir.rank() == 1 and optimizer.pushes == 2:
+        if "raise" in sys.argv:
+            raise ValueError("no more")
+        if "exit" in sys.argv:
+            sys.exit(1)  # as hydra and click do after an exception
     optimizer.zero_grad()
     model(torch.ones(1, 2)).sum().backward()
     optimizer.step()
 """
-        with Servers(1) as servers:
+        for how in ("raise", "exit"):
+            with self.subTest(how), Servers(1) as servers:
+                self.fail_and_start_again(servers, script, how)
 
-            def start(rank, *arguments):
-                return subprocess.Popen(
-                    [sys.executable, "-c", script, *arguments],
-                    env=servers.environment(rank, 2),
-                    stderr=subprocess.DEVNULL,
-                )
+    def fail_and_start_again(self, servers, script, how):
+        def start(rank, *arguments):
+            return subprocess.Popen(
+                [sys.executable, "-c", script, *arguments],
+                env=servers.environment(rank, 2),
+                stderr=subprocess.DEVNULL,
+            )
 
-            first, second = start(0), start(1, "fail")
-            try:
-                self.assertEqual(second.wait(60), 1)
-                time.sleep(0.5)
-                self.assertIsNone(first.poll())
-                second = start(1)
-                wait_for(lambda: first.poll() is not None, 60)
-                self.assertEqual((first.wait(), second.wait(60)), (0, 0))
-            finally:
-                for worker in (first, second):
-                    worker.kill()
-                    worker.wait()
+        first, second = start(0), start(1, how)
+        try:
+            self.assertEqual(second.wait(60), 1)
+            time.sleep(0.5)
+            self.assertIsNone(first.poll())
+            second = start(1)
+            wait_for(lambda: first.poll() is not None, 60)
+            self.assertEqual((first.wait(), second.wait(60)), (0, 0))
+        finally:
+            for worker in (first, second):
+                worker.kill()
+                worker.wait()
 
 
 if __name__ == "__main__":
