@@ -21,6 +21,11 @@ void InputStage::WaitForAhead() {
   backend_->Wait(backend_->Mark());
 }
 
+void InputStage::DropAhead() {
+  WaitForAhead();  // I2: the next batch may go to ahead_, too
+  sent_ = std::nullopt;
+}
+
 absl::Status InputStage::Reserve(const Batch& batch) {
   const int64_t elements = CopiedElements(batch);
   if (elements > ahead_elements_) {

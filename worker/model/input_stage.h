@@ -6,7 +6,8 @@
 // Invariants
 //   I1. Features that were sent ahead lie in memory of their own, since the
 //       step before may still read its own.
-//   I2. What was sent ahead is used for that batch alone, and once.
+//   I2. What was sent ahead is used for that batch alone, and once. A batch is
+//       known by its address, so DropAhead comes before its memory changes.
 // Threads: compatible.
 // Owns/borrows: owns device memory; borrows the backend.
 // Errors: INVALID_ARGUMENT  bytes where the backend shares the host's memory.
@@ -40,6 +41,8 @@ class InputStage {
   // or the host's memory where that is shared.
   absl::StatusOr<const float*> Stage(const Features& features, int64_t rows,
                                      float* device);
+  // Waits until the device is idle, and forgets what was sent ahead.
+  void DropAhead();
   // Says that the memory at `device` is another one.
   void Forget() { staged_ = std::nullopt; }
 

@@ -119,10 +119,19 @@ class Network {
                                        std::span<const TableInput> tables = {});
 
   // Sends the features of the next step ahead, beside this one, where the
-  // backend has memory of its own. They stay unchanged until that step ends.
+  // backend has memory of its own. They stay unchanged until that step ends, or
+  // Reset() returns.
   // REQUIRES: no step is under way, or one of its gradients is ready.
   absl::Status SendAhead(const Features& features, int64_t rows) {
     return input_.SendAhead(features, rows);
+  }
+
+  // Waits until the device is idle, and forgets what was sent ahead and what
+  // failed. It comes between a step that failed and the next one, and before
+  // the memory of a batch that was sent ahead is used for another one.
+  void Reset() {
+    input_.DropAhead();
+    backend_->TakeStatus().IgnoreError();
   }
 
   // Runs forward without dropout and with moving statistics. With null `labels`

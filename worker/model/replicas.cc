@@ -26,7 +26,7 @@ Replicas::Replicas(std::vector<std::unique_ptr<Network>> networks)
 
 // Replica 0 pinned the host's memory for all, so it lets go of it last.
 Replicas::~Replicas() {
-  WaitForAll();
+  Reset();
   while (!networks_.empty()) {
     networks_.pop_back();
   }
@@ -70,9 +70,9 @@ absl::Status Replicas::StoreValues(int64_t begin, HostPieces values) {
   return absl::OkStatus();
 }
 
-void Replicas::WaitForAll() {
+void Replicas::Reset() {
   for (const auto& network : networks_) {
-    network->backend_->Wait(network->backend_->Mark());
+    network->Reset();
   }
 }
 
@@ -104,19 +104,17 @@ absl::StatusOr<StepResult> Replicas::TrainStep(
     std::span<const TableInput> tables) {
   const TraceSpan span("forward and backward");
   const size_t count = CountOf(rows);
+  absl::StatusOr<StepResult> result = StepResult();
   if (count == 1) {  // I2: Network's bits
-    return networks_[0]->TrainStep(features, labels, rows, contribution_seed,
-                                   hooks, tables);
+    result = networks_[0]->TrainStep(features, labels, rows, contribution_seed,
+                                     hooks, tables);
+  } else {
+    result = Step(count, features, labels, rows, contribution_seed, hooks);
   }
-  // For the whole batch, so that a message names the row of the batch.
-  WEIR_RETURN_IF_ERROR(networks_[0]->CheckTraining(labels, rows));
-  absl::StatusOr<StepResult> result =
-      Step(count, features, labels, rows, contribution_seed, hooks);
   if (!result.ok()) {
-    WaitForAll();  // the next step writes what this one may still read
-    for (const auto& network : networks_) {
-      network->backend_->TakeStatus().IgnoreError();  // it is this step's
-    }
+    // The next step writes what this one may still read, what failed is this
+    // one's, and the batch that it has sent ahead may never be asked for.
+    Reset();
   }
   return result;
 }
@@ -128,6 +126,8 @@ absl::StatusOr<StepResult> Replicas::Step(size_t count,
                                           const float* labels, int64_t rows,
                                           uint64_t seed,
                                           const StepHooks& hooks) {
+  // For the whole batch, so that a message names the row of the batch.
+  WEIR_RETURN_IF_ERROR(networks_[0]->CheckTraining(labels, rows));
   WEIR_RETURN_IF_ERROR(Begin(count, features, labels, rows, seed));
   WEIR_RETURN_IF_ERROR(Forward(count, hooks));
   for (size_t r = 0; r < count; ++r) {

@@ -23,7 +23,8 @@
 // Threads: compatible; hooks run on the calling thread, which drives every
 //   device, layer by layer.
 // Owns/borrows: owns the networks; borrows backends, parameters, gradients.
-// Errors: those of Network, from any replica; all devices are idle then.
+// Errors: those of Network, from any replica; all devices are idle then, and
+//   nothing is sent ahead.
 #ifndef WORKER_MODEL_REPLICAS_H_
 #define WORKER_MODEL_REPLICAS_H_
 
@@ -73,6 +74,9 @@ class Replicas {
   // See Network::SendAhead.
   absl::Status SendAhead(const Features& features, int64_t rows);
 
+  // See Network::Reset; on every device. A step that fails calls it itself.
+  void Reset();
+
   // Busy time is the mean over the devices; bytes are summed.
   DeviceUsage Usage() const;
 
@@ -92,7 +96,6 @@ class Replicas {
   absl::Status Backward(size_t count, const StepHooks& hooks);
   // Adds the other replicas' gradients of a node to replica 0's.
   void Reduce(size_t count, size_t node);
-  void WaitForAll();
 
   std::vector<std::unique_ptr<Network>> networks_;  // by replica
   std::vector<float> weights_;  // by replica: rows_r / rows of this step

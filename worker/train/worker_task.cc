@@ -402,6 +402,9 @@ absl::Status WorkerTask::Train(const Grant& grant) {
       [&] { session->Interrupt(absl::CancelledError("the job stopped")); },
       [&] { return session->counters(); });
   const absl::Status status = loop->Run(grant.next_sequence());
+  // The batches go with this function, and another slot's may come to lie where
+  // one of them was sent ahead from.
+  replicas_->Reset();
   LogDevice();
   // Other slots may still have work. The chief then holds this worker here, to
   // take over a slot that is lost or to hear how the job ends.

@@ -141,6 +141,16 @@ TEST_F(InputStageTest, WhatWasSentForAnotherBatchIsNotUsed) {
   EXPECT_EQ(device_.uploads, before + 1);
 }
 
+TEST_F(InputStageTest, WhatWasDroppedIsSentAgainFromTheSameAddress) {
+  InputStage stage(kWidth, true, &device_);
+  std::vector<float> floats(6, 1.0f);
+  ASSERT_TRUE(stage.SendAhead(floats.data(), 2).ok());
+  stage.DropAhead();
+  std::fill(floats.begin(), floats.end(), 2.0f);
+  EXPECT_TRUE(stage.Stage(floats.data(), 2, place_.data()).ok());
+  EXPECT_EQ(At(place_.data(), 6), floats);
+}
+
 TEST_F(InputStageTest, WithoutTransfersABatchIsSentOnce) {
   InputStage stage(kWidth, false, &device_);
   const std::vector<float> floats(6, 1.0f);

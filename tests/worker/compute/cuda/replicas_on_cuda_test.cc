@@ -234,6 +234,49 @@ TEST_P(ReplicasOnCuda, BeginsAnewAfterAStepThatAHookEnded) {
   }
 }
 
+// A step sends the next batch ahead, and then that is never asked for. Another
+// one, of another slot perhaps, comes to lie at its address.
+TEST_P(ReplicasOnCuda, ForgetWhatWasSentAheadOfAStepThatNeverCame) {
+  for (const int devices : {1, 2}) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      SCOPED_TRACE(testing::Message() << devices << " devices, " << seed);
+      const bool ends = seed % 2 == 0;  // by a hook, else well
+      const auto pair = Make(devices, seed);
+      NetworkTester& cpu = *pair.cpu;
+      ReplicasTester& cuda = *pair.cuda;
+      cpu.MakeBatch(9, kRows);
+      std::vector<float> next = cpu.features();
+      StepHooks hooks;
+      hooks.gradient_ready = [&](int variable) -> absl::Status {
+        if (variable + 1 < std::ssize(cuda.variables())) {
+          return absl::OkStatus();
+        }
+        EXPECT_TRUE(cuda.replicas().SendAhead(next.data(), kRows).ok());
+        return ends ? absl::CancelledError("stop") : absl::OkStatus();
+      };
+      // One device captures its second step.
+      for (int step = 0; step < 3; ++step) {
+        cpu.MakeBatch(step, kRows);
+        const auto result =
+            cuda.Step(&cpu, kRows, 1, step < 2 ? StepHooks() : hooks);
+        EXPECT_EQ(result.ok(), step < 2 || !ends) << result.status();
+      }
+      if (!ends) {
+        cuda.replicas().Reset();
+      }
+      // So the memory of batches may go.
+      EXPECT_EQ(weir_emulator::Counts().pending, 0);
+      cpu.MakeBatch(5, kRows);
+      std::copy(cpu.features().begin(), cpu.features().end(), next.begin());
+      ASSERT_TRUE(cpu.Step().ok());
+      const auto result = cuda.replicas().TrainStep(
+          next.data(), cpu.labels().data(), kRows, 1, {});
+      ASSERT_TRUE(result.ok()) << result.status();
+      EXPECT_LT(GradientError(&cuda, &cpu), 1e-5);
+    }
+  }
+}
+
 TEST_P(ReplicasOnCuda, HandsOutNothingAfterAFailedKernel) {
   const auto [cpu, cuda] = Make(2, 1);
   cpu->MakeBatch(1, kRows);
