@@ -319,7 +319,7 @@ bool CudaBackend::Passed(const PendingMark& pending) {
     // The device writes the flag. Acquire: what it wrote to the host before
     // is seen by whoever has seen the flag.
     return std::atomic_ref<uint64_t>(flags_.host()[pending.flag])
-               .load(std::memory_order_acquire) == pending.value;
+               .load(std::memory_order_acquire) >= pending.value;
   }
   return !NotReady(cudaEventQuery(pending.event), "operation");
 }

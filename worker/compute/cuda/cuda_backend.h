@@ -93,7 +93,7 @@ class CudaBackend : public Backend {
     float* registered_host = nullptr;  // pinned by us, or null
   };
   // A mark that was not seen to be reached. It is reached when its event has
-  // passed, or when its flag holds `value`.
+  // passed, or when its flag holds `value` or more: a later replay's.
   struct PendingMark {
     uint64_t mark = 0;
     cudaEvent_t event = nullptr;

@@ -195,6 +195,25 @@ TEST(CudaBackendTest, ReachesMarksInTheirOrder) {
   }
 }
 
+TEST(CudaBackendTest, ReachesMarksOfAReplayThatALaterOneHasPassed) {
+  const auto backend = Fp32();
+  float* const x = backend->Allocate(4).value();
+  backend->Run(op::Add{4, x, x, x});
+  ASSERT_TRUE(backend->BeginCapture());
+  backend->Run(op::Add{4, x, x, x});
+  const uint64_t mark = backend->Mark();
+  ASSERT_TRUE(backend->EndCapture().ok());
+  uint64_t first = 0;
+  for (const bool later : {false, true}) {
+    const uint64_t base = backend->Replay();
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    first = later ? first : base + mark;
+  }
+  EXPECT_TRUE(backend->Reached(first));
+  backend->Wait(backend->Mark());
+  EXPECT_TRUE(backend->TakeStatus().ok());
+}
+
 // ---------------------------------------------------- copies in bfloat16
 
 constexpr int64_t kSide = 16;
