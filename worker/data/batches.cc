@@ -19,6 +19,8 @@ constexpr uint64_t kShuffleDomain = 0x73687566666c65ULL;  // "shuffle"
 // the fields below far from overflow.
 constexpr int64_t kBatchSizeMax = int64_t{1} << 24;
 constexpr double kEpochsMax = 1e6;
+// A device copies bytes as whole floats, also those of a part of a batch.
+constexpr int64_t kBytesBehind = sizeof(float) - 1;
 
 }  // namespace
 
@@ -117,6 +119,9 @@ absl::Status Batches::Make(int64_t contribution, Batch* batch) const {
     batch->bytes = PageVector<uint8_t>(PageAllocator<uint8_t>(options_.pages));
   }
   batch->features.resize(options_.as_bytes ? 0 : batch->rows * width);
+  if (options_.as_bytes) {
+    batch->bytes.reserve(batch->rows * width + kBytesBehind);
+  }
   batch->bytes.resize(options_.as_bytes ? batch->rows * width : 0);
   batch->labels.resize(batch->rows);
   batch->sparse.Clear(dataset_->sparse_features().size());

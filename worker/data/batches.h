@@ -43,7 +43,9 @@ struct Batch {
   float weight = 0.0f;  // rows / batch_size
   // [rows, feature shape...], row-major, in one of the two.
   PageVector<float> features;
-  PageVector<uint8_t> bytes;  // with Options::as_bytes
+  // With Options::as_bytes. Three more belong to the same pages: a device
+  // copies whole floats.
+  PageVector<uint8_t> bytes;
   std::vector<float> labels;  // [rows]
   SparseBatch sparse;         // the data set's features, `rows` bags each
 };

@@ -42,7 +42,8 @@ absl::Status InputStage::Reserve(const Batch& batch) {
 }
 
 void InputStage::Copy(const Batch& batch, bool aside) {
-  // Whole floats: up to three bytes behind the last one go along.
+  // Whole floats: up to three bytes behind the last one go along, which are
+  // there (Features).
   const float* const host =
       batch.features.bytes != nullptr
           ? reinterpret_cast<const float*>(batch.features.bytes)

@@ -29,7 +29,8 @@ struct StepHooks {
 };
 
 // The features of a batch, [rows, feature_elements]: floats, or bytes that
-// stand for floats.
+// stand for floats. Three more can be read behind the last byte: a device
+// copies whole floats.
 struct Features {
   // NOLINTNEXTLINE(google-explicit-constructor): a batch of floats is one.
   Features(const float* all) : floats(all) {}

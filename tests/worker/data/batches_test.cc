@@ -166,9 +166,13 @@ TEST(BatchesTest, BytesAreTheSameInWhateverOrderTheyAreAskedFor) {
 TEST(BatchesTest, GivesBytesInTheOrderOfFloats) {
   class Observer : public PageObserver {
    public:
-    void OnAllocate(void*, size_t) override { ++held; }
+    void OnAllocate(void*, size_t bytes) override {
+      ++held;
+      held_bytes = bytes;
+    }
     void OnFree(void*) override { --held; }
     int held = 0;
+    size_t held_bytes = 0;
   };
   const FakeDataset dataset(31);
   const auto floats = Make(Epochs(6, 9), &dataset);
@@ -185,6 +189,8 @@ TEST(BatchesTest, GivesBytesInTheOrderOfFloats) {
       EXPECT_EQ(batch.labels, reused.labels);
       EXPECT_TRUE(reused.features.empty());
       ASSERT_EQ(reused.bytes.size(), batch.features.size());
+      // Whole floats from any byte on.
+      EXPECT_GE(observer.held_bytes, reused.bytes.size() + 3);
       for (int64_t row = 0; row < batch.rows; ++row) {
         EXPECT_EQ(reused.bytes[2 * row], batch.features[2 * row]);
         EXPECT_EQ(reused.bytes[2 * row + 1], 255 - batch.features[2 * row]);

@@ -7,9 +7,11 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/worker/data/fake_dataset.h"
 #include "tests/worker/model/network_tester.h"
 #include "weir_cuda_emulator.h"
 #include "worker/compute/cuda/cuda_backend.h"
+#include "worker/data/batches.h"
 
 namespace weir {
 namespace {
@@ -100,7 +102,7 @@ TEST(NetworkOnCudaTest, TakesBytesAndWhatWasSentAheadAsFloatsOfTheStep) {
   std::vector<std::vector<float>> floats;
   for (int step = 0; step < kSteps; ++step) {
     const int64_t count = rows_of(step) * 2 * 6 * 6;
-    bytes.emplace_back(count + 3);  // copies are of whole floats
+    bytes.emplace_back(count + 3);  // as Features wants
     floats.emplace_back(count);
     const std::vector<float> drawn = RandomFloats(step, count, 0, 256);
     for (int64_t i = 0; i < count; ++i) {
@@ -147,6 +149,49 @@ TEST(NetworkOnCudaTest, TakesBytesAndWhatWasSentAheadAsFloatsOfTheStep) {
       EXPECT_EQ(gradients_of(how, seed), expected)
           << "seed " << seed << ", way " << static_cast<int>(how);
     }
+  }
+}
+
+// 10 bytes are copied as 12, which must be locked in host memory, too.
+TEST(NetworkOnCudaTest, TakesBytesOfBatchesThatAreNoWholeFloats) {
+  constexpr char kModel[] = R"(
+    layer { name: "y" dense { units: 1 } }
+    loss { mean_squared_error {} })";
+  weir_emulator::Configure({});
+  auto backend = cuda::CudaBackend::Create({}).value();
+  const FakeDataset dataset(20);
+  Batches::Options options;
+  options.batch_size = kRows;
+  options.epochs = 1.0;
+  options.as_bytes = true;
+  options.pages = backend->host_pages();
+  const auto batches = Batches::Create(options, &dataset).value();
+  std::vector<float> table(256);
+  for (int b = 0; b < 256; ++b) {
+    table[b] = static_cast<float>(b) / 255.0f;
+  }
+  const auto cuda =
+      NetworkTester::Create(kModel, {2}, std::move(backend)).value();
+  const auto cpu = NetworkTester::Create(kModel, {2}).value();
+  for (const bool ahead : {false, true}) {
+    Batch batch;
+    ASSERT_TRUE(batches->Make(0, &batch).ok());
+    ASSERT_EQ(batch.bytes.size(), 10u);
+    std::vector<float> floats;
+    for (const uint8_t byte : batch.bytes) {
+      floats.push_back(table[byte]);
+    }
+    const Features features(batch.bytes.data(), table.data());
+    if (ahead) {
+      ASSERT_TRUE(cuda->network().SendAhead(features, kRows).ok());
+    }
+    const auto actual =
+        cuda->network().TrainStep(features, batch.labels.data(), kRows, 1, {});
+    ASSERT_TRUE(actual.ok()) << actual.status();
+    ASSERT_TRUE(cpu->network()
+                    .TrainStep(floats.data(), batch.labels.data(), kRows, 1, {})
+                    .ok());
+    ExpectSameGradients(cuda.get(), cpu.get());
   }
 }
 
