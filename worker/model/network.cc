@@ -439,6 +439,7 @@ absl::Status Network::RunStep(const StepHooks& hooks) {
   return absl::OkStatus();
 }
 
+  captured_rows_ = 0;  // it may have moved scratch that the capture uses
 std::pair<double, int64_t> Network::SumRowResults() {
   const float* losses =
       backend_->Fetch(host_row_loss_.data(), memory_.row_loss(), rows_);

@@ -324,6 +324,34 @@ TEST(NetworkOnCudaTest, GivesTheSameBitsTwiceCapturedOrNot) {
   EXPECT_THAT(runs, testing::Each(runs[0]));
 }
 
+// Sums of rows grow a scratch that the captured step uses, as a step of other
+// rows may.
+TEST(NetworkOnCudaTest, CapturesAgainAfterAStepOfOtherRows) {
+  weir_emulator::Configure({});
+  auto owned = cuda::CudaBackend::Create({}).value();
+  Backend& backend = *owned;
+  const auto cuda =
+      NetworkTester::Create(kConvNet, kShape, std::move(owned)).value();
+  const auto cpu = OnCpu();
+  constexpr int64_t kWidth = 50000;
+  float* const x = backend.Allocate(2 * kWidth).value();
+  for (const int64_t rows : {kRows, kRows, kRows - 1, kRows, kRows}) {
+    cuda->MakeBatch(1, rows);
+    cpu->MakeBatch(1, rows);
+    const auto actual = cuda->Step();
+    ASSERT_TRUE(actual.ok()) << actual.status();
+    ASSERT_TRUE(cpu->Step().ok());
+    ExpectSameGradients(cuda.get(), cpu.get());
+    if (rows < kRows) {
+      const int64_t calls = weir_emulator::Counts().malloc_calls;
+      backend.Run(op::SumRows{1, kWidth, x, x + kWidth});
+      backend.Wait(backend.Mark());
+      EXPECT_GT(weir_emulator::Counts().malloc_calls, calls);
+    }
+  }
+  backend.Release(x);
+}
+
 // Batches of all sizes, of no ids too; what a captured step would keep changes.
 TEST(NetworkOnCudaTest, ReadsTablesAsOnTheCpu) {
   constexpr char kModel[] = R"(
