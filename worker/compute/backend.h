@@ -157,7 +157,8 @@ class Backend {
   // recorded and do not run; Mark returns 1, 2, ... Replay enqueues what was
   // captured last, on the same memory, and returns a number to add to those
   // marks. BeginCapture returns false where the backend cannot capture; then
-  // operations run as before.
+  // operations run as before, as they do after an EndCapture that fails: its
+  // error is the capture's alone, and nothing is captured.
   // REQUIRES (BeginCapture): the same operations have run before, so that
   //   nothing needs to be allocated. (Replay): the queue has passed the last
   //   Replay; nothing that was captured has been released.

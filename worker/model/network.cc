@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "common/base/logging.h"
 #include "common/base/status.h"
 #include "common/math/random.h"
 
@@ -389,24 +390,26 @@ bool Network::WantsCapture(const StepHooks& hooks) const {
           parameter_elements_ <= kCaptureElementsMax);
 }
 
-absl::Status Network::Capture() {
-  captured_rows_ = 0;
+void Network::Capture() {
   can_capture_ = backend_->BeginCapture();
   if (!can_capture_) {
-    return absl::OkStatus();
+    return;
   }
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     ForwardOf(n);
   }
   ComputeLoss(/*training=*/true);
-  WEIR_RETURN_IF_ERROR(Backward(nullptr));
-  // While capturing a mark is counted from the capture's begin; Replay adds
-  // where a replay begins.
+  Backward(nullptr).IgnoreError();  // only hooks fail
+  // These count from the capture's begin; Replay adds where a replay begins.
   captured_marks_.assign(pending_.begin(), pending_.end());
   pending_.clear();
-  WEIR_RETURN_IF_ERROR(backend_->EndCapture());
+  if (const absl::Status status = backend_->EndCapture(); !status.ok()) {
+    LOG_WARN("{}: small steps will be slower, they cannot be captured: {}",
+             backend_->name(), std::string(status.message()));
+    can_capture_ = false;
+    return;
+  }
   captured_rows_ = rows_;
-  return absl::OkStatus();
 }
 
 absl::Status Network::RunStep(const StepHooks& hooks) {
@@ -418,7 +421,7 @@ absl::Status Network::RunStep(const StepHooks& hooks) {
           FetchOf(n, /*training=*/true, hooks.before_layer_parameters));
     }
     if (captured_rows_ != rows_) {
-      WEIR_RETURN_IF_ERROR(Capture());
+      Capture();
     }
     if (captured_rows_ == rows_) {
       const uint64_t base = backend_->Replay();
@@ -436,10 +439,10 @@ absl::Status Network::RunStep(const StepHooks& hooks) {
   WEIR_RETURN_IF_ERROR(Backward(&hooks));
   WEIR_RETURN_IF_ERROR(Publish(hooks, /*wait=*/true));
   plain_rows_ = rows_;
+  captured_rows_ = 0;  // it may have moved scratch that the capture uses
   return absl::OkStatus();
 }
 
-  captured_rows_ = 0;  // it may have moved scratch that the capture uses
 std::pair<double, int64_t> Network::SumRowResults() {
   const float* losses =
       backend_->Fetch(host_row_loss_.data(), memory_.row_loss(), rows_);

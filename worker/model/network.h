@@ -196,7 +196,7 @@ class Network {
   // Runs forward, loss and backward, one operation at a time or captured.
   absl::Status RunStep(const StepHooks& hooks);
   bool WantsCapture(const StepHooks& hooks) const;
-  absl::Status Capture();
+  void Capture();
   void DropCapture();
 
   // Constant after construction.

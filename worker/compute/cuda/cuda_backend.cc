@@ -412,6 +412,10 @@ bool CudaBackend::BeginCapture() {
     Keep(cudaGraphExecDestroy(std::exchange(captured_, nullptr)),
          "cudaGraphExecDestroy");
   }
+  // What failed until now is no failure of the capture: the step ends with it.
+  if (!status_.ok()) {
+    return false;
+  }
   if (cudaStreamBeginCapture(compute_, cudaStreamCaptureModeThreadLocal) !=
       cudaSuccess) {
     cudaGetLastError();
@@ -451,6 +455,9 @@ absl::Status CudaBackend::EndCapture() {
     cudaGraphDestroy(graph);
   }
   status.Update(TakeStatus());
+  if (!status.ok()) {
+    cudaGetLastError();  // it would be taken for the next kernel's
+  }
   return status;
 }
 

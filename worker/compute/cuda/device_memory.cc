@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
@@ -109,9 +110,20 @@ absl::StatusOr<void*> DeviceScratch::Reserve(int64_t bytes) {
     // the operations that still use the memory.
     WEIR_RETURN_IF_ERROR(ToStatus(FreeDevice(memory_), "cudaFree"));
     memory_ = nullptr;
-    bytes_ = 0;
-    WEIR_ASSIGN_OR_RETURN(memory_, AllocateDevice(bytes));
-    bytes_ = bytes;
+    const int64_t before = std::exchange(bytes_, 0);
+    absl::StatusOr<void*> memory = AllocateDevice(bytes);
+    const absl::Status status = memory.status();
+    if (!status.ok() && before > 0) {
+      // Operations that had enough may come next in a capture, in which nothing
+      // can be allocated.
+      bytes = before;
+      memory = AllocateDevice(bytes);
+    }
+    if (memory.ok()) {
+      memory_ = *memory;
+      bytes_ = bytes;
+    }
+    WEIR_RETURN_IF_ERROR(status);
   }
   return memory_;
 }

@@ -43,7 +43,8 @@ class DeviceScratch {
   DeviceScratch& operator=(const DeviceScratch&) = delete;
 
   // Returns `bytes` or more, aligned to 256. When it grows it waits for the
-  // device, and what was there is lost. Errors: those of AllocateDevice.
+  // device, and what was there is lost. Errors: those of AllocateDevice; it has
+  // the size of before then, where that is still free.
   absl::StatusOr<void*> Reserve(int64_t bytes);
   absl::StatusOr<float*> ReserveFloats(int64_t count);
   int64_t bytes() const { return bytes_; }

@@ -85,16 +85,19 @@ TEST(DeviceScratchTest, GrowsToTheLargestRequestAndStays) {
   EXPECT_EQ(Counts().device_blocks, 0);
 }
 
-TEST(DeviceScratchTest, IsEmptyAfterItCouldNotGrow) {
+TEST(DeviceScratchTest, HasItsSizeOfBeforeWhereItCouldNotGrow) {
   UseSmallDevices();
   DeviceScratch scratch;
-  ASSERT_TRUE(scratch.Reserve(kDeviceBytes / 2).ok());
   EXPECT_EQ(scratch.Reserve(2 * kDeviceBytes).status().code(),
             absl::StatusCode::kOutOfRange);
   EXPECT_EQ(scratch.bytes(), 0);
   EXPECT_EQ(Counts().device_blocks, 0);
-  // It frees before it allocates: both would not fit.
   ASSERT_TRUE(scratch.Reserve(kDeviceBytes / 2).ok());
+  EXPECT_THAT(std::string(scratch.Reserve(2 * kDeviceBytes).status().message()),
+              HasSubstr("2097152 bytes asked, 0 held"));
+  EXPECT_EQ(scratch.bytes(), kDeviceBytes / 2);
+  EXPECT_EQ(Counts().device_bytes, kDeviceBytes / 2);
+  // It frees before it allocates: both would not fit.
   EXPECT_TRUE(scratch.Reserve(kDeviceBytes * 3 / 4).ok());
 }
 

@@ -324,6 +324,44 @@ TEST(NetworkOnCudaTest, GivesTheSameBitsTwiceCapturedOrNot) {
   EXPECT_THAT(runs, testing::Each(runs[0]));
 }
 
+// The second step is captured; where CUDA refuses that it runs as it comes. To
+// memory that is not pinned no captured step can copy.
+TEST(NetworkOnCudaTest, GoesOnWithoutACaptureWhereCudaRefusesIt) {
+  for (const char* const call :
+       {"cudaStreamBeginCapture", "cudaGraphInstantiate", "cudaHostRegister"}) {
+    SCOPED_TRACE(call);
+    weir_emulator::Configure({});
+    auto backend = cuda::CudaBackend::Create({}).value();
+    weir_emulator::FailNext(cudaErrorMemoryAllocation, call);
+    weir_emulator::FailNext(cudaErrorMemoryAllocation, call);
+    const auto cuda =
+        NetworkTester::Create(kConvNet, kShape, std::move(backend)).value();
+    const auto cpu = OnCpu();
+    for (int step = 0; step < 4; ++step) {
+      cuda->MakeBatch(step, kRows);
+      cpu->MakeBatch(step, kRows);
+      const auto actual = cuda->Step(step);
+      ASSERT_TRUE(actual.ok()) << actual.status();
+      ASSERT_TRUE(cpu->Step(step).ok());
+      ExpectSameGradients(cuda.get(), cpu.get());
+    }
+    EXPECT_EQ(weir_emulator::Counts().graphs, 0);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  }
+}
+
+// The upload of the batch that a captured step would read.
+TEST(NetworkOnCudaTest, TakesNoFailureBeforeACaptureForTheCaptures) {
+  const auto cuda = OnCuda(1);
+  cuda->MakeBatch(1, kRows);
+  ASSERT_TRUE(cuda->Step().ok());
+  weir_emulator::FailNext(cudaErrorInvalidValue, "cudaMemcpyAsync");
+  const absl::Status status = cuda->Step().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              testing::HasSubstr("copy to the device"));
+}
+
 // Sums of rows grow a scratch that the captured step uses, as a step of other
 // rows may.
 TEST(NetworkOnCudaTest, CapturesAgainAfterAStepOfOtherRows) {
