@@ -129,6 +129,13 @@ absl::Status Operations::Enqueue(cudaStream_t stream,
   const auto bytes = [](int64_t floats) {
     return static_cast<size_t>(floats) * sizeof(float);
   };
+  // Without gaps it is one copy, of any size. A row of cudaMemcpy2DAsync has at
+  // most cudaDeviceProp::memPitch bytes, and a whole batch may have more.
+  if (o.rows == 1 || (o.x_stride == o.width && o.y_stride == o.width)) {
+    return ToStatus(cudaMemcpyAsync(o.y, o.x, bytes(o.rows * o.width),
+                                    cudaMemcpyDeviceToDevice, stream),
+                    o.kName);
+  }
   return ToStatus(
       cudaMemcpy2DAsync(o.y, bytes(o.y_stride), o.x, bytes(o.x_stride),
                         bytes(o.width), static_cast<size_t>(o.rows),

@@ -195,6 +195,22 @@ TEST(NetworkOnCudaTest, TakesBytesOfBatchesThatAreNoWholeFloats) {
   }
 }
 
+// Devices refuse a pitch of 2 GiB; here it is 1 KiB, and the batch is larger.
+TEST(NetworkOnCudaTest, TakesABatchAheadThatNoPitchCanHold) {
+  weir_emulator::Configure({.pitch_max = 1 << 10});
+  const auto cuda = NetworkTester::Create(kConvNet, kShape,
+                                          cuda::CudaBackend::Create({}).value())
+                        .value();
+  const auto cpu = OnCpu();
+  cuda->MakeBatch(1, kRows);
+  cpu->MakeBatch(1, kRows);
+  ASSERT_TRUE(cuda->network().SendAhead(cuda->features().data(), kRows).ok());
+  const auto actual = cuda->Step();
+  ASSERT_TRUE(actual.ok()) << actual.status();
+  ASSERT_TRUE(cpu->Step().ok());
+  ExpectSameGradients(cuda.get(), cpu.get());
+}
+
 TEST(NetworkOnCudaTest, TheCpuTakesFloatsAlone) {
   const auto cpu = OnCpu();
   cpu->MakeBatch(1, kRows);

@@ -1,6 +1,7 @@
 // CUDA's runtime functions for devices, memory and kernels over the emulated
 // machine (scheduler.h); streams.cc has the rest. Their prototypes are the real
 // header's, so the compiler checks them.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -300,6 +301,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     p.totalGlobalMem = static_cast<size_t>(machine.config.bytes_per_device);
     p.sharedMemPerBlock = weir_emulator::kSharedBytes;
     p.warpSize = warpSize;
+    p.memPitch = static_cast<size_t>(machine.config.pitch_max);
     p.maxThreadsPerBlock = weir_emulator::kThreadsMax;
     p.maxThreadsDim[0] = p.maxThreadsDim[1] = weir_emulator::kThreadsMax;
     p.maxThreadsDim[2] = weir_emulator::kBlockDepthMax;
@@ -542,6 +544,10 @@ cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src,
                               size_t src_pitch, size_t width, size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream) {
   return Call(__func__, [=](Machine& machine) {
+    if (std::max(dst_pitch, src_pitch) >
+        static_cast<size_t>(machine.config.pitch_max)) {
+      return cudaErrorInvalidPitchValue;
+    }
     return weir_emulator::CopyWindow(
         machine, {dst, dst_pitch, src, src_pitch, width, height}, kind, stream,
         false);

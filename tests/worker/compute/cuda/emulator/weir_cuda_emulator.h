@@ -46,6 +46,7 @@ struct Config {
   int64_t bytes_per_device = int64_t{256} << 20;
   uint64_t seed = 1;
   bool driver_missing = false;
+  int64_t pitch_max = 0x7fffffff;  // cudaDeviceProp::memPitch
 };
 
 // Forgets everything: memory, streams, operations that did not run, errors.
