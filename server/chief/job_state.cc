@@ -69,6 +69,7 @@ void JobState::Advance() {
   if (facts_.phase == Phase::kStarting) {
     AdvanceStart();
   }
+  facts_.tracker.Look(facts_.now_ns());
   if (facts_.Running() && !facts_.Finished()) {  // I4: a lost shard is no loss
     const absl::Status lost =
         facts_.tracker.Check(facts_.now_ns(), facts_.reached_ns);

@@ -1,9 +1,11 @@
 #include "server/chief/state/shard_tracker.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cc/transport/peer_watch.h"
 
 namespace weir {
 
@@ -93,6 +95,19 @@ void ShardTracker::Expect(uint64_t history, int64_t now_ns) {
 
 void ShardTracker::SetIncarnation(int shard, uint64_t incarnation) {
   shards_[shard].incarnation = incarnation;
+}
+
+void ShardTracker::Look(int64_t now_ns) {
+  const int64_t late_ns =
+      std::max(lost_after_ns_ / 4,
+               std::chrono::nanoseconds(PeerWatch::kLateMin).count());
+  if (now_ns - looked_ns_ > late_ns) {
+    // I1: connections may have ended meanwhile, so that the first calls fail.
+    for (Shard& shard : shards_) {
+      shard.heard_ns = now_ns;
+    }
+  }
+  looked_ns_ = now_ns;
 }
 
 absl::Status ShardTracker::Check(int64_t now_ns, int64_t reached_ns) const {

@@ -7,6 +7,10 @@
 //   ticket  the number of a Hello to one shard, from 1. A shard is fresh for a
 //           ticket once this Hello, or a later one, has a good answer.
 //
+// Invariants
+//   I1. Time in which the chief itself stood still is no silence of a shard, as
+//       in PeerWatch (I4 there).
+//
 // Threads: compatible.
 // Errors: UNAVAILABLE          a shard has not answered for lost_after.
 //         FAILED_PRECONDITION  a shard was restarted.
@@ -54,6 +58,9 @@ class ShardTracker {
   // From now on each shard must stay in its process and in this history.
   void Expect(uint64_t history, int64_t now_ns);
   void SetIncarnation(int shard, uint64_t incarnation);
+  // Says that the chief is awake. Call often, and always before Check: after a
+  // longer time without a look the silence of every shard begins anew.
+  void Look(int64_t now_ns);
   // Returns OK before Expect and while no shard is lost; else an error that
   // names one. `reached_ns` is when the workers last had a contribution
   // acknowledged, which every shard takes part in: a shard that only the chief
@@ -83,6 +90,7 @@ class ShardTracker {
 
   std::vector<Shard> shards_;
   const int64_t lost_after_ns_;
+  int64_t looked_ns_ = 0;
   uint64_t history_ = 0;  // 0: nothing expected
 };
 

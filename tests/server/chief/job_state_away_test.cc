@@ -1,4 +1,5 @@
 // JobState while a worker is away: stops and checkpoints without it.
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -292,6 +293,27 @@ TEST(JobStateAwayTest, AShardThatWorkersReachIsNotLost) {
   }
   ASSERT_TRUE(world.finished.has_value());
   EXPECT_EQ(world.finished->code(), absl::StatusCode::kUnavailable);
+}
+
+// The connection to a ps has ended while the chief stood still, so the first
+// call fails.
+TEST(JobStateAwayTest, AChiefThatWasPausedLosesNoShard) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_train()->set_steps(100000);
+  ChiefWorld world(2, 2, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  world.Work(20);
+  world.shards[1].down = true;
+  world.clock.Advance(std::chrono::minutes(2));
+  world.Run(2);
+  world.shards[1].down = false;
+  world.Join(0);
+  world.Join(1);
+  world.Work(10 * 20);
+  EXPECT_FALSE(world.finished.has_value()) << *world.finished;
+  EXPECT_GT(world.chief().status().step(), 100u);
 }
 
 TEST(JobStateAwayTest, AWorkerThatIsStuckIsNamedWithItsContribution) {

@@ -111,6 +111,25 @@ TEST(ShardTrackerTest, OnlySilenceForLostAfterLosesAShard) {
   EXPECT_TRUE(shards.tracker.Check(kLostAfter + 1, kSecond).ok());
 }
 
+TEST(ShardTrackerTest, TimeWithoutALookIsNoSilenceOfAShard) {
+  TwoShards shards;
+  shards.Expect();
+  constexpr int64_t kPause = 120 * kSecond;
+  shards.tracker.Look(kSecond);
+  shards.Answer(1, Refused(), kPause);
+  shards.tracker.Look(kPause);
+  EXPECT_TRUE(shards.tracker.Check(kPause, 0).ok());
+  EXPECT_FALSE(shards.tracker.Unreachable(kPause).has_value());
+  // From there on the silence is one of the shard.
+  for (int64_t now_ns = kPause; now_ns <= kPause + kLostAfter;
+       now_ns += kSecond) {
+    shards.tracker.Look(now_ns);
+    EXPECT_TRUE(shards.tracker.Check(now_ns, 0).ok());
+  }
+  EXPECT_EQ(shards.tracker.Check(kPause + kLostAfter + 1, 0).code(),
+            absl::StatusCode::kUnavailable);
+}
+
 TEST(ShardTrackerTest, AShardIsUnreachableBeforeItIsLost) {
   TwoShards shards;
   shards.Expect();
