@@ -1,6 +1,5 @@
 #include "server/chief/job_state.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,6 +27,7 @@ JobState::JobState(Options options)
     : facts_(std::move(options)),
       start_(&facts_),
       absence_(&facts_),
+      round_(&facts_),
       checkpoints_(&facts_, &absence_),
       end_(&facts_) {}
 
@@ -83,7 +83,7 @@ void JobState::Advance() {
   }
   if (facts_.phase >= Phase::kTraining && facts_.phase <= Phase::kEvaluating) {
     facts_.Count();
-    AdvanceRound();
+    round_.Advance();
     if (facts_.train_log.has_value()) {
       for (std::string& line :
            facts_.train_log->Advance(facts_.step, facts_.now_ns())) {
@@ -167,17 +167,19 @@ void JobState::OnHello(int shard, const absl::StatusOr<HelloReply>& reply) {
   if (reply.ok() && reply->leaving() && facts_.phase <= Phase::kTraining) {
     RequestStop(absl::StrCat(facts_.tracker.Name(shard), " was asked to end"));
   }
+  if (reply.ok() && facts_.Running()) {
+    round_.OnHello(shard);
+  }
 }
 
 void JobState::OnSlotsSet(int shard, const absl::Status& status) {
   if (!facts_.Running()) {
     return;  // the round was asked for by a job that has ended meanwhile
   }
-  if (!status.ok()) {
+  const absl::Status error = round_.OnSet(shard, status);
+  if (!error.ok()) {
     // I6: PERMISSION_DENIED means that another chief has granted slots.
-    end_.Fail(Annotate(status, facts_.tracker.Name(shard)));
-  } else if (!slots_set_.empty()) {
-    slots_set_[shard] = true;
+    end_.Fail(error);
   }
 }
 
@@ -194,37 +196,6 @@ void JobState::OnWritten(int shard, const std::string& name,
   }
   if (!end_.superseded()) {
     checkpoint().OnWritten(shard, name, named);
-  }
-}
-
-void JobState::AdvanceRound() {
-  const int shards = facts_.tracker.count();
-  if (facts_.roster.NeedsRound()) {
-    SetSlotsRequest request;
-    *request.mutable_sender() = facts_.ChiefSender();
-    for (SetSlotsRequest::Slot& slot : facts_.roster.BeginRound()) {
-      const Capability capability =
-          facts_.CapabilityFor(slot.slot(), slot.generation());
-      slot.set_capability_high(capability.high);
-      slot.set_capability_low(capability.low);
-      *request.add_slot() = slot;
-    }
-    slots_set_.assign(shards, false);
-    for (int s = 0; s < shards; ++s) {
-      facts_.Do(ShardCall{s, request});
-    }
-    // Asked behind SetSlots on the same queue, so these Hellos read marks that
-    // no older generation can move any more (I2 of the Roster).
-    round_tickets_ = facts_.AskAll();
-  }
-  if (facts_.roster.in_round() && facts_.AllFresh(round_tickets_) &&
-      std::count(slots_set_.begin(), slots_set_.end(), false) == 0) {
-    const uint64_t unreported = facts_.roster.EndRound(
-        [this](int slot) { return facts_.tracker.NextSequenceMin(slot); },
-        facts_.now_ns());
-    if (facts_.train_log.has_value()) {
-      facts_.train_log->AddUnreported(unreported);
-    }
   }
 }
 

@@ -6,6 +6,7 @@
 //   JobSource         a job of a job file, or of programs of the SDK
 //   StartSequence     until every shard holds the job
 //   Absence           workers that are away or stand still
+//   SlotRound         SetSlots, when workers come or retire
 //   CheckpointKeeper  checkpoints and the holds for them
 //   JobEnd            DONE, who must hear of the end, the ps
 // An answer goes to the part that asked for it; TakeActions then lets all
@@ -41,6 +42,7 @@
 #include "server/chief/state/actions.h"
 #include "server/chief/state/job_end.h"
 #include "server/chief/state/job_facts.h"
+#include "server/chief/state/slot_round.h"
 
 namespace weir {
 
@@ -92,7 +94,6 @@ class JobState {
 
   void Advance();
   void AdvanceStart();
-  void AdvanceRound();
   void AdvanceCheckpoints();
   void TickStart();
   void TickRunning();
@@ -126,6 +127,7 @@ class JobState {
   JobFacts facts_;
   StartSequence start_;
   Absence absence_;
+  SlotRound round_;
   CheckpointKeeper checkpoints_;
   JobEnd end_;
   uint32_t bad_count_ = 0;
@@ -134,10 +136,6 @@ class JobState {
 
   int64_t report_asked_ns_ = 0;
   std::vector<bool> report_pending_;  // by shard
-
-  // A slot round under way.
-  std::vector<bool> slots_set_;
-  std::vector<uint64_t> round_tickets_;
 };
 
 }  // namespace weir

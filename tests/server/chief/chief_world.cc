@@ -227,6 +227,10 @@ uint64_t ChiefWorld::Version(const Shard& shard) const {
 
 void ChiefWorld::Activate(int s, const SetSlotsRequest& request) {
   Shard& shard = shards[s];
+  if (shard.down) {
+    chief_->OnSlotsSet(s, absl::UnavailableError("connection refused"));
+    return;
+  }
   if (shard.state == EMPTY) {
     chief_->OnSlotsSet(s, absl::FailedPreconditionError("empty"));
     return;

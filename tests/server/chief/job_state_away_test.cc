@@ -295,6 +295,33 @@ TEST(JobStateAwayTest, AShardThatWorkersReachIsNotLost) {
   EXPECT_EQ(world.finished->code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(JobStateAwayTest, AWorkerThatRegistersWaitsForAShardThatOthersReach) {
+  JobSpec spec = SmallSpec();
+  spec.mutable_train()->set_steps(100000);
+  ChiefWorld world(2, 2, spec);
+  world.StartChief();
+  world.Join(0);
+  world.Join(1);
+  world.Work(20);
+  world.shards[1].down = true;  // for the chief
+  Lose(world, 1);
+  EXPECT_FALSE(world.Join(1).grant.has_value());
+  world.Work(60 * 20);
+  ASSERT_FALSE(world.finished.has_value()) << *world.finished;
+  EXPECT_TRUE(world.Logged(
+      "ps 1 (host1:1): connection refused: workers that register wait"));
+  world.Register(1);
+  EXPECT_FALSE(world.workers[1].grant.has_value());
+
+  world.shards[1].down = false;
+  world.Work(2 * 20);
+  world.Register(1);
+  EXPECT_TRUE(world.workers[1].grant.has_value());
+  for (const ChiefWorld::Shard& shard : world.shards) {
+    EXPECT_EQ(shard.process.at(1), world.workers[1].process);
+  }
+}
+
 // The connection to a ps has ended while the chief stood still, so the first
 // call fails.
 TEST(JobStateAwayTest, AChiefThatWasPausedLosesNoShard) {
