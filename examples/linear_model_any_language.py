@@ -68,7 +68,7 @@ def connect(address, certificates):
 def greet(ps, pb, address):
     """Step 1, Hello: a server that holds a job already is left alone."""
     hello = ps.Hello(
-        pb.HelloRequest(wire_version=2), wait_for_ready=True, timeout=30
+        pb.HelloRequest(wire_version=3), wait_for_ready=True, timeout=30
     )
     if hello.state != pb.EMPTY:
         sys.exit(f"{address} holds job '{hello.job}': start a fresh weir_ps")

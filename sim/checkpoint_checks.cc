@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -39,6 +40,10 @@ uint64_t ContributionsOf(const Manifest& manifest) {
   for (int i = 0; i + 1 < manifest.applied_range_size(); i += 2) {
     contributions += manifest.applied_range(i + 1) - manifest.applied_range(i);
   }
+  for (const Deal& deal : manifest.deal()) {
+    contributions +=
+        std::accumulate(deal.next().begin(), deal.next().end(), uint64_t{0});
+  }
   for (const uint64_t pushes : manifest.pushes()) {
     contributions += pushes;
   }
@@ -49,7 +54,8 @@ absl::Status CheckAllThere(const Manifest& manifest, uint64_t last_step) {
   if (manifest.pushes_size() > 0) {
     return absl::OkStatus();  // of scripts, whose values say it
   }
-  if (manifest.applied_range_size() == 2 && manifest.applied_range(0) == 0 &&
+  if (manifest.deal().empty() && manifest.applied_range_size() == 2 &&
+      manifest.applied_range(0) == 0 &&
       manifest.applied_range(1) == manifest.contribution_count() &&
       manifest.step() == last_step) {
     return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -24,6 +25,14 @@ void AppendJoined(ContributionRange range,
   out->push_back(range);
 }
 
+// Elements of slot `slot` when `element_count` are dealt to `slot_count` slots.
+int64_t CountOfSlot(int64_t element_count, int slot, int slot_count) {
+  if (element_count <= slot) {
+    return 0;
+  }
+  return (element_count - slot - 1) / slot_count + 1;
+}
+
 }  // namespace
 
 int64_t SamplesOf(double epochs, int64_t sample_count) {
@@ -42,8 +51,55 @@ int64_t ContributionsOf(double epochs, int64_t sample_count,
   return (SamplesOf(epochs, sample_count) - 1) / batch_size + 1;
 }
 
+absl::StatusOr<ContributionList::Deal> ContributionList::Deal::Create(
+    std::span<const int64_t> next, int64_t element_count) {
+  const int slot_count = static_cast<int>(next.size());
+  if (slot_count == 0) {
+    return absl::InvalidArgumentError("contributions: a deal has no slots");
+  }
+  Deal deal;
+  deal.next_.assign(next.begin(), next.end());
+  for (int slot = 0; slot < slot_count; ++slot) {
+    const int64_t contributions = CountOfSlot(element_count, slot, slot_count);
+    if (next[slot] < 0 || next[slot] > contributions) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("contributions: slot ", slot, " of ", slot_count,
+                       " has next sequence number ", next[slot],
+                       ", but its work is ", contributions, " contributions"));
+    }
+    deal.applied_count_ += next[slot];
+    if (next[slot] > 0) {
+      deal.end_ = std::max(deal.end_, (next[slot] - 1) * slot_count + slot + 1);
+    }
+  }
+  deal.sorted_ = deal.next_;
+  std::sort(deal.sorted_.begin(), deal.sorted_.end());
+  int64_t applied = 0;  // of the slots before, all below deal.sorted_[i]
+  for (int i = 0; i < slot_count; ++i) {
+    deal.left_below_.push_back(i * deal.sorted_[i] - applied);
+    applied += deal.sorted_[i];
+  }
+  return deal;
+}
+
+int64_t ContributionList::Deal::At(int64_t k) const {
+  // The rounds from sorted_[last] on have elements of last + 1 slots left. The
+  // first number in left_below_ is 0.
+  const auto after =
+      std::upper_bound(left_below_.begin(), left_below_.end(), k);
+  const auto last = static_cast<size_t>(after - left_below_.begin()) - 1;
+  const auto slots = static_cast<int64_t>(last) + 1;
+  const int64_t round = sorted_[last] + (k - left_below_[last]) / slots;
+  int64_t slots_before = (k - left_below_[last]) % slots;
+  size_t slot = 0;
+  while (next_[slot] > sorted_[last] || slots_before-- > 0) {
+    ++slot;
+  }
+  return round * std::ssize(next_) + static_cast<int64_t>(slot);
+}
+
 absl::StatusOr<ContributionList> ContributionList::Create(
-    std::span<const ContributionRange> applied, int64_t total) {
+    const AppliedWork& applied, int64_t total) {
   if (total < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("contributions: total is ", total));
@@ -51,14 +107,14 @@ absl::StatusOr<ContributionList> ContributionList::Create(
   ContributionList list;
   list.total_ = total;
   int64_t end = 0;
-  for (const ContributionRange& range : applied) {
+  for (const ContributionRange& range : applied.ranges) {
     if (range.begin < end || range.end < range.begin || range.end > total) {
       return absl::InvalidArgumentError(absl::StrCat(
           "contributions: applied range [", range.begin, ", ", range.end,
           ") is not sorted, disjoint and inside [0, ", total, ")"));
     }
     end = range.end;
-    AppendJoined(range, &list.applied_);
+    AppendJoined(range, &list.applied_.ranges);
   }
   int64_t begin = 0;
   const auto add_gap = [&list, &begin](int64_t gap_end) {
@@ -68,16 +124,28 @@ absl::StatusOr<ContributionList> ContributionList::Create(
       list.remaining_count_ += gap_end - begin;
     }
   };
-  for (const ContributionRange& range : list.applied_) {
+  for (const ContributionRange& range : list.applied_.ranges) {
     add_gap(range.begin);
     begin = range.end;
   }
   add_gap(total);
+  for (const std::vector<int64_t>& next : applied.deals) {
+    absl::StatusOr<Deal> deal = Deal::Create(next, list.remaining_count_);
+    if (!deal.ok()) {
+      return deal.status();
+    }
+    list.remaining_count_ -= deal->applied_count();
+    list.deals_.push_back(*std::move(deal));
+  }
+  list.applied_.deals = applied.deals;
   return list;
 }
 
 int64_t ContributionList::At(int64_t k) const {
   WEIR_CHECK(k >= 0 && k < remaining_count_);
+  for (auto deal = deals_.rbegin(); deal != deals_.rend(); ++deal) {
+    k = deal->At(k);
+  }
   // The last gap whose first element is at or before k. There is one, since the
   // first gap begins with element 0.
   const auto after = std::upper_bound(gap_first_.begin(), gap_first_.end(), k);
@@ -87,64 +155,23 @@ int64_t ContributionList::At(int64_t k) const {
 
 int64_t ContributionList::ContributionCount(int slot, int slot_count) const {
   WEIR_CHECK(slot >= 0 && slot < slot_count);
-  if (remaining_count_ <= slot) {
-    return 0;
-  }
-  return (remaining_count_ - slot - 1) / slot_count + 1;
+  return CountOfSlot(remaining_count_, slot, slot_count);
 }
 
-void ContributionList::AppendElements(
-    int64_t first, int64_t last, std::vector<ContributionRange>* out) const {
-  if (first == last) {
-    return;
-  }
-  const auto after =
-      std::upper_bound(gap_first_.begin(), gap_first_.end(), first);
-  size_t gap = static_cast<size_t>(after - gap_first_.begin()) - 1;
-  while (first < last) {
-    const int64_t begin = gaps_[gap].begin + (first - gap_first_[gap]);
-    const int64_t count = std::min(last - first, gaps_[gap].end - begin);
-    AppendJoined({begin, begin + count}, out);
-    first += count;
-    ++gap;
-  }
-}
-
-absl::StatusOr<std::vector<ContributionRange>> ContributionList::Applied(
-    std::span<const int64_t> next) const {
-  const int slot_count = static_cast<int>(next.size());
-  if (slot_count == 0) {
-    return applied_;
-  }
-  for (int slot = 0; slot < slot_count; ++slot) {
-    const int64_t contributions = ContributionCount(slot, slot_count);
-    if (next[slot] < 0 || next[slot] > contributions) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("contributions: slot ", slot, " of ", slot_count,
-                       " has next sequence number ", next[slot],
-                       ", but its work is ", contributions, " contributions"));
-    }
-  }
-  // Rounds that every slot has done are one run of elements. What faster slots
-  // did beyond them is added one by one, in ascending order, as AppendElements
-  // needs it.
-  const int64_t common = *std::min_element(next.begin(), next.end());
-  const int64_t last = *std::max_element(next.begin(), next.end());
+std::vector<ContributionRange> ContributionList::WithFirst(
+    int64_t count) const {
   std::vector<ContributionRange> done;
-  AppendElements(0, common * slot_count, &done);
-  for (int64_t sequence = common; sequence < last; ++sequence) {
-    for (int slot = 0; slot < slot_count; ++slot) {
-      if (sequence < next[slot]) {
-        const int64_t element = sequence * slot_count + slot;
-        AppendElements(element, element + 1, &done);
-      }
-    }
+  for (size_t gap = 0; count > 0; ++gap) {
+    const ContributionRange& range = gaps_[gap];
+    const int64_t part = std::min(count, range.end - range.begin);
+    done.push_back({range.begin, range.begin + part});
+    count -= part;
   }
   // Both lists are sorted, and they are disjoint; the last loop restores I1
   // where their ranges touch.
-  std::vector<ContributionRange> sorted(applied_.size() + done.size());
-  std::merge(applied_.begin(), applied_.end(), done.begin(), done.end(),
-             sorted.begin(),
+  std::vector<ContributionRange> sorted(applied_.ranges.size() + done.size());
+  std::merge(applied_.ranges.begin(), applied_.ranges.end(), done.begin(),
+             done.end(), sorted.begin(),
              [](const ContributionRange& a, const ContributionRange& b) {
                return a.begin < b.begin;
              });
@@ -153,6 +180,46 @@ absl::StatusOr<std::vector<ContributionRange>> ContributionList::Applied(
     AppendJoined(range, &joined);
   }
   return joined;
+}
+
+absl::StatusOr<AppliedWork> ContributionList::Applied(
+    std::span<const int64_t> next) const {
+  AppliedWork work = applied_;
+  if (next.empty()) {
+    return work;
+  }
+  const absl::StatusOr<Deal> deal = Deal::Create(next, remaining_count_);
+  if (!deal.ok()) {
+    return deal.status();
+  }
+  // Of what the last deal leaves, the first `first` elements are applied: all,
+  // or the rounds that every slot has done.
+  const int64_t common = *std::min_element(next.begin(), next.end());
+  int64_t first = deal->end();
+  if (deal->gap_count() > 0) {
+    first = common * std::ssize(next);
+  }
+  // I2: a deal without gaps is a number of first elements of what was dealt.
+  while (!work.deals.empty()) {
+    const Deal& last = deals_[work.deals.size() - 1];
+    if (first < last.gap_count()) {
+      break;
+    }
+    first += last.end() - last.gap_count();
+    work.deals.pop_back();
+  }
+  if (work.deals.empty()) {
+    work.ranges = WithFirst(first);
+  } else if (first > 0) {
+    work.deals.push_back({first});  // to one slot
+  }
+  if (deal->gap_count() > 0) {
+    work.deals.push_back(deal->next());
+    for (int64_t& number : work.deals.back()) {
+      number -= common;
+    }
+  }
+  return work;
 }
 
 }  // namespace weir

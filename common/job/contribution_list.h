@@ -9,9 +9,16 @@
 //   remaining  the complement of applied within [0, total), ascending.
 //   of a slot  sequence number i in slot w of W is element i*W + w of
 //              remaining.
+//   deal       how far each slot came in an earlier history: its next sequence
+//              number. Where workers differ in speed there is a gap in every
+//              round that a slow one lags behind; as ranges these grow without
+//              end, and as a deal they are W numbers.
 //
 // Invariants
-//   I1. ranges() are sorted, disjoint, not empty and do not touch.
+//   I1. Ranges are sorted, disjoint, not empty and do not touch.
+//   I2. A deal is kept until later histories have done all that lies between
+//       its elements. From then on the ranges say the same, or a deal to one
+//       slot where an older deal is left.
 // Threads: immutable, safe.
 // Errors: INVALID_ARGUMENT names the range or the slot that does not fit.
 #ifndef COMMON_JOB_CONTRIBUTION_LIST_H_
@@ -32,6 +39,14 @@ struct ContributionRange {
   bool operator==(const ContributionRange&) const = default;
 };
 
+struct AppliedWork {
+  std::vector<ContributionRange> ranges;
+  // What else is applied: each deal is one of what the ranges and the deals
+  // before it leave, by slot.
+  std::vector<std::vector<int64_t>> deals;
+  bool operator==(const AppliedWork&) const = default;
+};
+
 // A job's contributions are at most this many, so that products with the
 // samples of a batch stay far from overflow.
 inline constexpr int64_t kContributionsMax = int64_t{1} << 38;
@@ -49,17 +64,19 @@ class ContributionList {
   // Nothing to do.
   ContributionList() = default;
 
-  // `applied` must be sorted, disjoint and inside [0, total). Ranges that touch
-  // are joined, and empty ones are dropped.
-  static absl::StatusOr<ContributionList> Create(
-      std::span<const ContributionRange> applied, int64_t total);
+  // The ranges must be sorted, disjoint and inside [0, total), and the slots of
+  // a deal must have had that many contributions. Ranges that touch are joined,
+  // and empty ones are dropped.
+  static absl::StatusOr<ContributionList> Create(const AppliedWork& applied,
+                                                 int64_t total);
 
   int64_t total() const { return total_; }
   int64_t remaining_count() const { return remaining_count_; }
-  const std::vector<ContributionRange>& ranges() const { return applied_; }
+  int64_t applied_count() const { return total_ - remaining_count_; }
+  const AppliedWork& applied() const { return applied_; }
 
   // The k-th remaining contribution. REQUIRES: 0 <= k < remaining_count().
-  // Cost: O(log ranges).
+  // Cost: O(log ranges + slots of all deals).
   int64_t At(int64_t k) const;
 
   // Contributions of `slot` when `slot_count` slots share the work.
@@ -72,21 +89,46 @@ class ContributionList {
     return At(sequence * slot_count + slot);
   }
 
-  // The applied ranges once contributions 0 to next[w] - 1 of every slot w of
+  // What is applied once contributions 0 to next[w] - 1 of every slot w of
   // next.size() are applied as well.
-  // Cost: O(ranges + contributions by which slots are ahead of the slowest).
-  absl::StatusOr<std::vector<ContributionRange>> Applied(
-      std::span<const int64_t> next) const;
+  // Cost: O(ranges + slots of all deals).
+  absl::StatusOr<AppliedWork> Applied(std::span<const int64_t> next) const;
 
  private:
-  // Appends the contributions of remaining elements [first, last).
-  void AppendElements(int64_t first, int64_t last,
-                      std::vector<ContributionRange>* out) const;
+  // A deal of `element_count` elements to next.size() slots.
+  class Deal {
+   public:
+    static absl::StatusOr<Deal> Create(std::span<const int64_t> next,
+                                       int64_t element_count);
 
-  std::vector<ContributionRange> applied_;
-  // The gaps between them, and the index in `remaining` of each one's first.
+    const std::vector<int64_t>& next() const { return next_; }
+    int64_t applied_count() const { return applied_count_; }
+    // One behind the last element that is applied; 0 if none is.
+    int64_t end() const { return end_; }
+    // Elements below end() that are left.
+    int64_t gap_count() const { return end_ - applied_count_; }
+    // The k-th element that is left. REQUIRES: there is one.
+    int64_t At(int64_t k) const;
+
+   private:
+    std::vector<int64_t> next_;
+    int64_t applied_count_ = 0;
+    int64_t end_ = 0;
+    // The next_ of all slots, ascending, and how many elements are left of the
+    // rounds below each.
+    std::vector<int64_t> sorted_;
+    std::vector<int64_t> left_below_;
+  };
+
+  // The ranges once the first `count` elements that they leave are applied.
+  std::vector<ContributionRange> WithFirst(int64_t count) const;
+
+  AppliedWork applied_;
+  // The gaps between the ranges, and the index of each one's first contribution
+  // in what the ranges leave.
   std::vector<ContributionRange> gaps_;
   std::vector<int64_t> gap_first_;
+  std::vector<Deal> deals_;  // of applied_
   int64_t total_ = 0;
   int64_t remaining_count_ = 0;
 };

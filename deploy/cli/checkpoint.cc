@@ -1,5 +1,6 @@
 // weir checkpoint list|inspect|verify|export.
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -128,6 +129,12 @@ absl::StatusOr<int> Inspect(const Options& options) {
   for (int i = 0; i + 1 < manifest.applied_range_size(); i += 2) {
     absl::StrAppend(&ranges, " [", manifest.applied_range(i), ", ",
                     manifest.applied_range(i + 1), ")");
+  }
+  for (const Deal& deal : manifest.deal()) {
+    absl::StrAppend(
+        &ranges, " and ",
+        std::accumulate(deal.next().begin(), deal.next().end(), uint64_t{0}),
+        " of the others");
   }
   if (manifest.pushes_size() == 0) {
     absl::PrintF("contributions applied:%s of %d\n", ranges,

@@ -10,7 +10,9 @@
 #include "absl/strings/strip.h"
 #include "common/base/status.h"
 #include "common/io/crc32c.h"
+#include "common/job/contribution_list.h"
 #include "nlohmann/json.hpp"
+#include "proto/wire/applied_work.h"
 #include "proto/wire/layout_io.h"
 
 namespace weir {
@@ -50,30 +52,20 @@ absl::Status CheckText(const std::string& text, const std::string& path) {
 
 // Checks the contributions applied against one another and against the step.
 absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
-  const auto sum = [](const auto& ranges) {
-    uint64_t total = 0;
-    for (int i = 0; i + 1 < ranges.size(); i += 2) {
-      total += ranges[i + 1] - ranges[i];
-    }
-    return total;
-  };
-  // One walk over all boundaries in order finds overlaps, ranges that end
-  // before they begin, and those beyond the job.
-  const auto& ranges = manifest.applied_range();
-  uint64_t end = 0;
-  for (int i = 0; i < ranges.size(); ++i) {
-    if (ranges[i] < end || ranges.size() % 2 != 0 ||
-        ranges[i] > manifest.contribution_count()) {
-      return DamagedFile(
-          path,
-          absl::StrCat("applied_range has ", ranges[i], " after ", end, ", of ",
-                       manifest.contribution_count(), " contributions"));
-    }
-    end = ranges[i];
-  }
-  if (ranges.empty()) {
+  if (manifest.applied_range().empty() && manifest.deal().empty()) {
     return absl::OkStatus();  // an SDK job, or nothing was applied
   }
+  if (manifest.applied_range_size() % 2 != 0) {
+    return DamagedFile(
+        path, absl::StrCat("applied_range has ", manifest.applied_range_size(),
+                           " numbers"));
+  }
+  const absl::StatusOr<ContributionList> list = ContributionList::Create(
+      AppliedIn(manifest), static_cast<int64_t>(manifest.contribution_count()));
+  if (!list.ok()) {
+    return DamagedFile(path, list.status().message());
+  }
+  const auto applied = static_cast<uint64_t>(list->applied_count());
   const Declaration& job = manifest.declaration();
   uint64_t expected = manifest.step();
   // In sync a step stands for n contributions, and only the job's last step may
@@ -81,25 +73,29 @@ absl::Status CheckRanges(const Manifest& manifest, const std::string& path) {
   // another size.
   if (job.update().has_sync()) {
     const uint64_t steps = manifest.step() - job.base_version();
-    expected = std::min(
-        sum(job.applied_range()) + steps * job.update().sync().contributions(),
-        manifest.contribution_count());
+    uint64_t before = 0;
+    for (int i = 0; i + 1 < job.applied_range_size(); i += 2) {
+      before += job.applied_range(i + 1) - job.applied_range(i);
+    }
+    expected = std::min(before + steps * job.update().sync().contributions(),
+                        manifest.contribution_count());
   }
-  if (sum(ranges) != expected) {
+  if (applied != expected) {
     return DamagedFile(
-        path,
-        absl::StrCat("step ", manifest.step(), " is that of ", expected,
-                     " contributions, and ", sum(ranges), " were applied"));
+        path, absl::StrCat("step ", manifest.step(), " is that of ", expected,
+                           " contributions, and ", applied, " were applied"));
   }
   return absl::OkStatus();
 }
 
 // Checks the format and the list of files. `path` is for messages.
 absl::Status CheckManifest(const Manifest& manifest, const std::string& path) {
-  if (manifest.format() != kManifestFormat) {
+  if (manifest.format() < kManifestFormatOldest ||
+      manifest.format() > kManifestFormat) {
     return Invalid("checkpoint '", path, "' has format ", manifest.format(),
-                   ", and this release of Weir reads format ", kManifestFormat,
-                   " alone: use the release that wrote it");
+                   ", and this release of Weir reads formats ",
+                   kManifestFormatOldest, " to ", kManifestFormat,
+                   ": use the release that wrote it");
   }
   const int shard_count =
       static_cast<int>(manifest.declaration().shard_count());

@@ -44,7 +44,8 @@
 
 namespace weir {
 
-inline constexpr uint32_t kManifestFormat = 2;
+inline constexpr uint32_t kManifestFormat = 3;
+inline constexpr uint32_t kManifestFormatOldest = 2;  // that is read
 inline constexpr char kManifestName[] = "manifest.json";
 // A file in the work directory, beside checkpoints/. It says that the job is
 // done and holds the name of the last checkpoint.

@@ -15,7 +15,7 @@
 
 namespace weir {
 
-inline constexpr uint32_t kWireVersion = 2;
+inline constexpr uint32_t kWireVersion = 3;
 
 // OK if `theirs`, the version that `peer` ("the chief") speaks, is
 // kWireVersion. Otherwise INVALID_ARGUMENT with both numbers; 0 is a release

@@ -219,6 +219,7 @@ Grant JobState::MakeGrant(int slot) const {
   grant.set_contributions_per_step(facts_.job->per_step());
   grant.set_contribution_count(facts_.job->contribution_count());
   *grant.mutable_applied_range() = held.applied_range();
+  *grant.mutable_deal() = held.deal();
   grant.set_next_sequence(worker.next_sequence);
   grant.set_base_version(held.base_version());
   grant.set_pushes_before(facts_.job->PushesBefore(slot));

@@ -1,9 +1,8 @@
 #include "worker/train/work_list.h"
 
-#include <vector>
-
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "proto/wire/applied_work.h"
 
 namespace weir {
 
@@ -21,13 +20,8 @@ absl::StatusOr<WorkList> WorkList::Create(const Grant& grant) {
                    work.slot_count_, " with ", grant.applied_range_size(),
                    " range bounds");
   }
-  std::vector<ContributionRange> applied;
-  for (int i = 0; i < grant.applied_range_size(); i += 2) {
-    applied.push_back({static_cast<int64_t>(grant.applied_range(i)),
-                       static_cast<int64_t>(grant.applied_range(i + 1))});
-  }
   auto list = ContributionList::Create(
-      applied, static_cast<int64_t>(grant.contribution_count()));
+      AppliedIn(grant), static_cast<int64_t>(grant.contribution_count()));
   if (!list.ok()) {
     return Annotate(list.status(), "the chief's grant");
   }

@@ -62,7 +62,8 @@ void ChiefClient::Start(const Grant& grant, std::function<void()> on_stop,
     outbox_.Start(
         grant.next_sequence(),
         options_.request.job_spec().compression().push() != F32 &&
-            (grant.next_sequence() > 0 || grant.applied_range_size() > 0));
+            (grant.next_sequence() > 0 || grant.applied_range_size() > 0 ||
+             grant.deal_size() > 0));
     // A signal may have come before there was anybody to tell.
     if (stop_.has_value()) {
       on_stop();

@@ -24,6 +24,7 @@ class SdkJob : public JobSource {
     Declaration declaration = *declaration_;
     declaration.clear_base_version();
     declaration.clear_applied_range();
+    declaration.clear_deal();
     declaration.clear_job_spec_hash();
     declaration.clear_pushes_before();
     declaration.clear_restored_from();

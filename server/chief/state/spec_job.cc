@@ -7,6 +7,7 @@
 #include "common/job/layout.h"
 #include "proto/job/job_spec_text.h"
 #include "proto/job/learning_rate.h"
+#include "proto/wire/applied_work.h"
 #include "proto/wire/declaration_io.h"
 #include "server/chief/state/job_source.h"
 
@@ -60,6 +61,7 @@ class SpecJob : public JobSource {
       *declaration.mutable_variable() = manifest.declaration().variable();
       *declaration.mutable_update() = manifest.declaration().update();
       *declaration.mutable_applied_range() = manifest.applied_range();
+      *declaration.mutable_deal() = manifest.deal();
       declaration.set_base_version(manifest.step());
     } else if (!variables_.empty()) {
       *declaration.mutable_variable() = variables_;
@@ -125,14 +127,9 @@ class SpecJob : public JobSource {
     } else if (newest.has_value() && newest->job_spec_text() == spec_text_) {
       total = newest->contribution_count();
     }
-    std::vector<ContributionRange> applied;
-    for (int i = 0; i + 1 < held().applied_range_size(); i += 2) {
-      applied.push_back({static_cast<int64_t>(held().applied_range(i)),
-                         static_cast<int64_t>(held().applied_range(i + 1))});
-    }
     // Fails where train.steps or epochs were lowered below the checkpoint.
-    const absl::StatusOr<ContributionList> list =
-        ContributionList::Create(applied, static_cast<int64_t>(total));
+    const absl::StatusOr<ContributionList> list = ContributionList::Create(
+        AppliedIn(held()), static_cast<int64_t>(total));
     if (!list.ok()) {
       return Invalid("the job is ", total,
                      " contributions long, shorter than what its checkpoint "
@@ -201,20 +198,17 @@ class SpecJob : public JobSource {
 
   absl::Status FillManifest(uint64_t step, const std::vector<int64_t>& next,
                             Manifest* manifest) const override {
-    std::vector<ContributionRange> applied;
+    AppliedWork applied;
     if (sync()) {
       // Sync takes contributions in their order: what is applied is one range
       // from 0, and the last step may be shorter than the others.
       const auto done = static_cast<int64_t>(
           before() + (step - held().base_version()) * per_step());
-      applied.push_back({0, std::min(done, list_.total())});
+      applied.ranges.push_back({0, std::min(done, list_.total())});
     } else {
       WEIR_ASSIGN_OR_RETURN(applied, list_.Applied(next));
     }
-    for (const ContributionRange& range : applied) {
-      manifest->add_applied_range(static_cast<uint64_t>(range.begin));
-      manifest->add_applied_range(static_cast<uint64_t>(range.end));
-    }
+    SetApplied(applied, manifest);
     manifest->set_contribution_count(contribution_count());
     manifest->set_job_spec_text(spec_text_);
     return absl::OkStatus();
@@ -300,7 +294,7 @@ class SpecJob : public JobSource {
 
   // Contributions that earlier histories applied.
   uint64_t before() const {
-    return static_cast<uint64_t>(list_.total() - list_.remaining_count());
+    return static_cast<uint64_t>(list_.applied_count());
   }
 
   // Contributions of `slot` in this history.

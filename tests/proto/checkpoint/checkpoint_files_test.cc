@@ -174,21 +174,35 @@ TEST(CheckpointFilesTest, FindsEveryFlippedBitAndEveryTruncation) {
 TEST(CheckpointFilesTest, NamesTheFormatOfAnotherRelease) {
   const std::string dir = WriteCheckpoint(Job(2, 64));
   Manifest other = *ReadManifest(Files::Real(), dir);
-  other.set_format(kManifestFormat - 1);
+  other.set_format(kManifestFormatOldest);
+  ASSERT_TRUE(WriteManifest(Files::Real(), dir, other).ok());
+  EXPECT_TRUE(CheckpointReader::Open(Files::Real(), dir).ok());
+  other.set_format(kManifestFormatOldest - 1);
   ASSERT_TRUE(WriteManifest(Files::Real(), dir, other).ok());
   const auto refused = CheckpointReader::Open(Files::Real(), dir);
   EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(
-      absl::StrContains(refused.status().message(),
-                        absl::StrCat("has format ", kManifestFormat - 1,
-                                     ", and this release of Weir reads format ",
-                                     kManifestFormat, " alone")))
+  EXPECT_TRUE(absl::StrContains(
+      refused.status().message(),
+      absl::StrCat("has format ", kManifestFormatOldest - 1,
+                   ", and this release of Weir reads formats ",
+                   kManifestFormatOldest, " to ", kManifestFormat)))
       << refused.status();
 }
 
 TEST(CheckpointFilesTest, RefusesAManifestThatCannotBe) {
   const std::string dir = WriteCheckpoint(Job(2, 64));
   const Manifest good = *ReadManifest(Files::Real(), dir);
+  Manifest uneven = good;
+  uneven.set_applied_range(1, good.step() - 4);
+  uneven.add_deal()->add_next(3);
+  uneven.mutable_deal(0)->add_next(0);
+  uneven.set_step(good.step() - 1);
+  EXPECT_FALSE(WriteManifest(Files::Real(), dir, uneven).ok() &&
+               ReadManifest(Files::Real(), dir).ok());  // slot 0 has 2 of the 4
+  uneven.mutable_deal(0)->set_next(0, 2);
+  uneven.mutable_deal(0)->set_next(1, 1);
+  ASSERT_TRUE(WriteManifest(Files::Real(), dir, uneven).ok());
+  EXPECT_EQ(ReadManifest(Files::Real(), dir)->deal(0).next(1), 1u);
   const std::vector<std::function<void(Manifest&)>> spoils = {
       [](Manifest& m) { m.mutable_file()->RemoveLast(); },
       [](Manifest& m) { m.mutable_file(1)->set_name("../../etc/passwd"); },
@@ -205,6 +219,12 @@ TEST(CheckpointFilesTest, RefusesAManifestThatCannotBe) {
       [](Manifest& m) { m.set_applied_range(0, 1); },
       [](Manifest& m) { m.add_applied_range(5); },
       [](Manifest& m) { m.set_contribution_count(4); },
+      [](Manifest& m) { m.add_deal(); },
+      [](Manifest& m) { m.add_deal()->add_next(1); },  // nothing is left
+      [](Manifest& m) {
+        m.set_applied_range(1, m.step() - 4);
+        m.add_deal()->add_next(3);
+      },
       [](Manifest& m) {
         // Sync: 10 steps of 3 after 4 contributions at step 2 are 28.
         m.mutable_declaration()

@@ -9,6 +9,7 @@
 #include "common/job/contribution_list.h"
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/wire/applied_work.h"
 #include "proto/wire/layout_io.h"
 #include "tests/server/chief/progress_of.h"
 #include "tests/support/block_calls.h"
@@ -403,13 +404,8 @@ void ChiefCluster::Worker::Run() {
   }
   OpenStream();
   uint64_t count = 0;
-  std::vector<ContributionRange> applied;
-  for (int i = 0; i + 1 < grant_.applied_range_size(); i += 2) {
-    applied.push_back({static_cast<int64_t>(grant_.applied_range(i)),
-                       static_cast<int64_t>(grant_.applied_range(i + 1))});
-  }
   const auto list = ContributionList::Create(
-      applied, static_cast<int64_t>(grant_.contribution_count()));
+      AppliedIn(grant_), static_cast<int64_t>(grant_.contribution_count()));
   WEIR_CHECK(list.ok());
   count = static_cast<uint64_t>(
       list->ContributionCount(index_, static_cast<int>(grant_.slot_count())));

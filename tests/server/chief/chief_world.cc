@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "google/protobuf/text_format.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/wire/applied_work.h"
 #include "proto/wire/layout_io.h"
 #include "server/chief/checkpoint/checkpoint_committer.h"
 #include "tests/server/chief/progress_of.h"
@@ -592,11 +593,11 @@ void ChiefWorld::Work(int ticks_max) {
         continue;
       }
       const Grant& grant = *worker.grant;
-      uint64_t applied = 0;
-      for (int i = 0; i + 1 < grant.applied_range_size(); i += 2) {
-        applied += grant.applied_range(i + 1) - grant.applied_range(i);
-      }
-      const uint64_t left = grant.contribution_count() - applied;
+      const auto left = static_cast<uint64_t>(
+          ContributionList::Create(
+              AppliedIn(grant),
+              static_cast<int64_t>(grant.contribution_count()))
+              ->remaining_count());
       const uint64_t n = grant.contributions_per_step();
       const uint64_t count = grant.slot_count();
       const auto slot = static_cast<uint64_t>(w);

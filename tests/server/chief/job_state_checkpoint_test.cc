@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/wire/applied_work.h"
 #include "server/chief/job_state.h"
 #include "tests/server/chief/chief_world.h"
 
@@ -40,11 +41,10 @@ TEST(JobStateCheckpointTest, AsyncHoldsFreezesReleases) {
   EXPECT_EQ(world.disk.count("ckpt-40"), 1u);
   EXPECT_GE(world.holds, 2 * 2);
   for (const auto& [name, manifest] : world.disk) {
-    uint64_t applied = 0;
-    for (int i = 0; i < manifest.applied_range_size(); i += 2) {
-      applied += manifest.applied_range(i + 1) - manifest.applied_range(i);
-    }
-    EXPECT_EQ(applied, manifest.step()) << name;
+    const auto list = ContributionList::Create(AppliedIn(manifest), 40);
+    ASSERT_TRUE(list.ok()) << list.status();
+    EXPECT_EQ(static_cast<uint64_t>(list->applied_count()), manifest.step())
+        << name;
   }
 }
 
@@ -252,7 +252,7 @@ TEST(JobStateCheckpointTest, ResumesOnOtherShardAndWorkerCounts) {
     }
     ASSERT_TRUE(second.workers[4].grant.has_value()) << second.workers[4].error;
     const Grant& grant = *second.workers[4].grant;
-    EXPECT_EQ(grant.applied_range_size(), manifest.applied_range_size());
+    EXPECT_EQ(AppliedIn(grant), AppliedIn(manifest));
     EXPECT_EQ(grant.base_version(), manifest.step());
     EXPECT_NE(grant.sender().history(), manifest.declaration().history());
     EXPECT_EQ(second.chief().status().step(), manifest.step());

@@ -28,6 +28,22 @@ TEST(WorkListTest, AsyncDealsWhatRemainsInTurn) {
   EXPECT_EQ(work.At(1).contribution, 7u);
 }
 
+TEST(WorkListTest, AsyncLeavesOutWhatUnevenSlotsHaveDone) {
+  Grant grant = MakeGrant(1, 2, 10);
+  grant.add_applied_range(0);
+  grant.add_applied_range(2);
+  Deal* const deal = grant.add_deal();
+  deal->add_next(3);
+  deal->add_next(1);  // remaining: 5 7 8 9
+  const WorkList work = WorkList::Create(grant).value();
+  ASSERT_EQ(work.contribution_count(), 2u);
+  EXPECT_EQ(work.At(0).contribution, 7u);
+  EXPECT_EQ(work.At(1).contribution, 9u);
+  deal->set_next(1, 5);
+  EXPECT_EQ(WorkList::Create(grant).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(WorkListTest, SyncCoversEveryContributionOnceForAnyNumberOfSlots) {
   constexpr uint64_t kTotal = 22;
   constexpr uint32_t kPerStep = 5;

@@ -301,6 +301,22 @@ TEST(SpecJobTest, AManifestOfAsyncSaysWhatEachSlotHasDone) {
   Manifest manifest;
   ASSERT_TRUE(job->FillManifest(/*step=*/3, {2, 1}, &manifest).ok());
   EXPECT_THAT(manifest.applied_range(), ElementsAre(0u, 3u));
+  EXPECT_TRUE(manifest.deal().empty());
+  ASSERT_TRUE(job->FillManifest(/*step=*/7, {6, 1}, &manifest).ok());
+  EXPECT_THAT(manifest.applied_range(), ElementsAre(0u, 2u));
+  ASSERT_EQ(manifest.deal_size(), 1);
+  EXPECT_THAT(manifest.deal(0).next(), ElementsAre(5u, 0u));
+
+  // The next history goes on from it.
+  const auto next = MakeSpecJob(options);
+  FoundCheckpoint found;
+  found.manifest = manifest;
+  *found.manifest.mutable_declaration()->mutable_update() = Job().update();
+  const auto declared = next->Declare(&found);
+  ASSERT_TRUE(declared.ok()) << declared.status();
+  next->Hold(**declared);
+  ASSERT_TRUE(next->ReadLength(/*sample_count=*/100).ok());
+  EXPECT_EQ(next->Count(TwoSlots(next.get(), 0, 0)).step, 7u);
 }
 
 TEST(SpecJobTest, AJobMayNotBecomeShorterThanItsCheckpoint) {
