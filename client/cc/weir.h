@@ -137,7 +137,7 @@ struct Options {
   // The encoding of what travels: "f32", "bf16", "f16", "int8", and for pushes
   // also "top_k", which sends only the gradients of the largest magnitude, a
   // share of top_k_fraction. What the encoding takes from a push is added to
-  // the next push of this worker.
+  // the next push of this worker. Blocks that hold buffers travel as "f32".
   std::string push_encoding = "f32";
   std::string pull_encoding = "f32";
   double top_k_fraction = 0.01;

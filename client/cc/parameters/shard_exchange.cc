@@ -314,9 +314,14 @@ int ShardExchange::OnAnswer(const ValueChunk& answer, size_t payload_bytes) {
     return -1;
   }
   // A wrong size or version would be written over values that are right.
-  const size_t bytes_due = EncodedBytes(
-      want_.encoding(), static_cast<size_t>(options_.elements[index]));
-  if (answer.encoding() != want_.encoding() || payload_bytes != bytes_due ||
+  // Blocks that hold buffers come as F32 whatever was wanted.
+  Encoding encoding = want_.encoding();
+  if (answer.encoding() == F32) {
+    encoding = F32;
+  }
+  const size_t bytes_due =
+      EncodedBytes(encoding, static_cast<size_t>(options_.elements[index]));
+  if (answer.encoding() != encoding || payload_bytes != bytes_due ||
       (want_.when_case() == Want::kVersion &&
        answer.version() != want_.version())) {
     Fail(absl::InternalError(absl::StrCat(

@@ -20,6 +20,7 @@ struct PulledBlock {
   uint64_t version = 0;
   bool not_yet = false;  // the deadline passed first; no values
   BlockRef values;       // f32, the whole block
+  bool has_buffers = false;
 };
 
 using PullDone = std::function<void(absl::StatusOr<PulledBlock>)>;

@@ -44,10 +44,10 @@ absl::StatusOr<std::optional<PulledBlock>> ConsistencyMode::Answer(
   }
   if (*from == Readable::kPrevious) {
     return PulledBlock{block.plan.index, want.version(), false,
-                       block.previous.values};
+                       block.previous.values, block.plan.has_buffers};
   }
-  return PulledBlock{block.plan.index, block.order.version, false,
-                     block.values};
+  return PulledBlock{block.plan.index, block.order.version, false, block.values,
+                     block.plan.has_buffers};
 }
 
 }  // namespace weir

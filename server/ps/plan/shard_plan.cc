@@ -166,6 +166,7 @@ void ShardPlan::MakeBlocks() {
       // A buffer follows its own rate and no schedule; at rate 0 it has no
       // optimizer and never moves.
       if (variable.kind == VariableKind::kBuffer) {
+        block.has_buffers = true;
         plan.optimizer = variable_rules_[segment.variable].get();
       } else if (group_optimizers_[variable.group] != nullptr) {
         plan.optimizer = group_optimizers_[variable.group].get();

@@ -48,6 +48,7 @@ struct BlockPlan {
   FlatRange range;
   std::vector<SegmentPlan> segments;  // by offset
   std::vector<bool> uses_state;       // by state array
+  bool has_buffers = false;
 };
 
 // What a shard takes before its first push, in bytes. In double: nothing here

@@ -214,7 +214,9 @@ void AnswerFlow::OnPulled(const std::shared_ptr<Question>& question,
   header.set_block_count(question->block_count);
   header.set_version(pulled->version);
   header.set_not_yet(pulled->not_yet);
-  header.set_encoding(question->want.encoding());
+  if (!pulled->has_buffers) {  // I4
+    header.set_encoding(question->want.encoding());
+  }
   if (question->receipt.has_value()) {
     *header.mutable_receipt() = *question->receipt;
   }

@@ -21,6 +21,10 @@
 //   I3. While wants are left, at most kReadyMax answers from the store wait for
 //       their turn to leave, so a pull of a large shard pins few blocks. Parked
 //       wants that come true together may exceed it, up to kParkedMax.
+//   I4. Values leave in the encoding that is wanted, but for those of blocks
+//       that hold buffers, which leave as F32: buffers may be counts, whose
+//       size would set the scale of the weights beside them (see "Compression"
+//       in docs/design_notes.md).
 // Threads: safe, but for Take, which one thread calls. Write and Finish are
 //   called on any thread, without a lock; two Writes at once only when `window`
 //   is over 1.

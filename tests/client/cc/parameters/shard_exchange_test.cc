@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "proto/wire/value_encoding.h"
+
 namespace weir {
 namespace {
 
@@ -368,6 +370,25 @@ TEST(ShardExchangeTest, AsksAgainAfterNotYet) {
   EXPECT_EQ(exchange.OnAnswer(ValueFor(0, 3), 4096), 0);
   exchange.OnStored(0, 3);
   EXPECT_EQ(exchange.wants_left(), 0);
+}
+
+TEST(ShardExchangeTest, TakesValuesAsTheyWereWantedOrAsFloat32) {
+  FakeClock clock;
+  for (const Encoding encoding : {F32, BF16, INT8}) {
+    ShardExchange exchange(MakeOptions(&clock, 1));
+    Want want;
+    want.set_latest(true);
+    want.set_encoding(BF16);
+    exchange.StartWants(Sender(), want);
+    Connect(&exchange);
+    EXPECT_EQ(exchange.Next().kind, Kind::kSend);
+    ValueChunk answer = ValueFor(0, 3);
+    answer.set_encoding(encoding);
+    const bool taken = encoding != INT8;
+    EXPECT_EQ(exchange.OnAnswer(answer, EncodedBytes(encoding, 1024)) == 0,
+              taken);
+    EXPECT_EQ(exchange.status().ok(), taken);
+  }
 }
 
 TEST(ShardExchangeTest, ResendsWithTheSameIdentityAfterABreak) {

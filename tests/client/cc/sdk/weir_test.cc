@@ -90,6 +90,30 @@ TEST(WeirSdkTest, EncodingsAreChosenByName) {
   }
 }
 
+// A model with batch norm: the count of batches lies behind the last weights.
+TEST(WeirSdkTest, BuffersAreExactInEveryEncoding) {
+  std::vector<float> values(40, 0.001f);
+  values[0] = 0.3f;
+  for (const char* const encoding : {"bf16", "f16", "int8"}) {
+    Servers servers;
+    sdk::Options options = servers.ForWorker();
+    options.pull_encoding = encoding;
+    auto client = Client::Connect(options);
+    ASSERT_TRUE(client.ok()) << client.status().message();
+    ASSERT_TRUE(client
+                    ->Declare({{.name = "w", .shape = {40}, .values = values},
+                               {.name = "batches", .buffer = true}})
+                    .ok());
+    client->Gradient("batches")[0] = 4097.0f;
+    ASSERT_TRUE(client->PushPull({"batches"}).ok());
+    EXPECT_EQ(client->Values("batches")[0], 4097.0f);
+    EXPECT_EQ(client->Values("w")[39], 0.001f);
+    ASSERT_TRUE(client->Pull().ok());
+    EXPECT_EQ(client->Values("batches")[0], 4097.0f);
+    EXPECT_NE(client->Values("w")[1], 0.001f);  // in the other shard's block
+  }
+}
+
 TEST(WeirSdkTest, SyncAveragesTheWorkers) {
   Servers servers;
   std::vector<std::thread> threads;

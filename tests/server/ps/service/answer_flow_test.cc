@@ -197,6 +197,32 @@ TEST(AnswerFlowTest, ValuesTravelInEncodingsOfFixedSizeOnly) {
   EXPECT_EQ(flow->ends[0].code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(AnswerFlowTest, BlocksThatHoldBuffersLeaveAsFloat32) {
+  // The last of the eight blocks has 16 weights and the buffer.
+  StoreTester ps(ParseDeclaration(
+      "variable { name: 'w' shape: 464 }"
+      "variable { name: 'batches' kind: BUFFER buffer_rate: 1 }"
+      "group { optimizer { sgd {} } schedule { learning_rate: 1 } }"
+      "update { async {} }"));
+  std::vector<float> gradient(32, -0.001f);
+  gradient[16] = 1001.0f;
+  ASSERT_TRUE(ps.Push(ps.Chunk(0, 0, 7, 0), gradient).ok());
+  for (const Encoding encoding : {BF16, F16, INT8}) {
+    const auto flow = std::make_shared<Flow>(ps.store.get(), kBlocks);
+    Want want = LatestWant();
+    want.set_encoding(encoding);
+    flow->AskForAll(ps.SenderOf(0), want);
+    ASSERT_EQ(flow->writing.size(), size_t{kBlocks});
+    EXPECT_EQ(Flow::Values(flow->writing[6]).encoding(), encoding);
+    const AnswerFlow::Answer& last = flow->writing[7];
+    EXPECT_EQ(Flow::Values(last).encoding(), F32);
+    ASSERT_EQ(last.bytes, 32 * sizeof(float));
+    EXPECT_EQ(last.values.data()[15], 0.001f);
+    EXPECT_EQ(last.values.data()[16], 1001.0f);
+    flow->ClientGone();
+  }
+}
+
 // Has no memory.
 class EmptyArena : public Arena {
  public:
