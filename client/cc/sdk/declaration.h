@@ -37,7 +37,7 @@ Declaration ToDeclaration(const Options& options,
 // Adds tables to a declaration, checked as the ps will check them.
 absl::Status AddTables(const std::vector<Table>& tables, Declaration* to);
 
-// REQUIRES: groups are in range.
+// A group below 0 becomes one that no job has.
 std::vector<Hyper> ToHyper(const std::vector<GroupSettings>& settings);
 
 ServerStatus ToServerStatus(const std::string& address, const PsStatus& status);

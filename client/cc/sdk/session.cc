@@ -10,6 +10,7 @@
 #include "client/cc/transport/shm_transport.h"
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "proto/job/push_checks.h"
 #include "proto/security/security.h"
 
 namespace weir::sdk {
@@ -197,13 +198,10 @@ absl::Status Session::Begin(const PushOptions& push) {
 
 absl::StatusOr<std::vector<TableRate>> Session::CheckPush(
     const PushOptions& push) const {
-  for (const GroupSettings& settings : push.settings) {
-    if (settings.group < 0 ||
-        settings.group >= static_cast<int>(options_.groups.size())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("settings of group ", settings.group, "; there are ",
-                       options_.groups.size()));
-    }
+  // A ps refuses the same, but there the push would be lost, and the client.
+  WEIR_RETURN_IF_ERROR(CheckWeight(push.weight));
+  for (const Hyper& hyper : ToHyper(push.settings)) {
+    WEIR_RETURN_IF_ERROR(CheckHyper(declaration_.group(), hyper));
   }
   const std::optional<uint64_t> version = NextVersion();
   if (version.has_value() && *version != values_version_ &&

@@ -119,8 +119,9 @@ class Session {
   absl::Status MakeShards(const std::vector<Tensor>& tensors);
   absl::Status AssignValues(const Sender& sender,
                             const std::vector<Tensor>& tensors) const;
-  // Checks that shard `s` holds the tensors and the mode of this client.
-  absl::Status CheckDeclared(size_t s, const HelloReply& hello) const;
+  // Checks that shard `s` holds the tensors and the mode of this client. Takes
+  // the numbers of its optimizers for those of the declaration.
+  absl::Status CheckDeclared(size_t s, const HelloReply& hello);
   absl::Status Join();
   absl::Status RetireSlot();
   std::vector<StartingShard> Shards() const;

@@ -219,7 +219,7 @@ absl::Status Session::DeclareWithChief(const std::vector<Tensor>& tensors) {
   return absl::OkStatus();
 }
 
-absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
+absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) {
   // From the coarsest difference to the finest, so that the message names the
   // mistake and not its consequence.
   if (hello.job() != options_.job) {
@@ -252,6 +252,9 @@ absl::Status Session::CheckDeclared(size_t s, const HelloReply& hello) const {
     return absl::InternalError(absl::StrCat(
         NameOf(s), " computed another layout: its version of Weir differs"));
   }
+  // They may differ from those given here, and say which momentum a push may
+  // bring.
+  *declaration_.mutable_group() = status.declaration().group();
   return absl::OkStatus();
 }
 

@@ -75,8 +75,7 @@ template <class Spec>
 class AdamOptimizer : public Optimizer {
  public:
   AdamOptimizer(std::string name, const Spec& spec)
-      : Optimizer(std::move(name), StateOf(spec), MomentumUse::kBeta1),
-        spec_(spec) {}
+      : Optimizer(std::move(name), StateOf(spec)), spec_(spec) {}
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {

@@ -1,7 +1,5 @@
 #include "server/ps/optimizer/optimizer.h"
 
-#include <cfloat>
-
 #include "common/base/status.h"
 #include "proto/job/field_rules.h"
 #include "server/ps/optimizer/members.h"
@@ -11,36 +9,6 @@ namespace weir {
 // The members keep the invariants. I1: their kernels run element by element in
 // apply_loop.h. I2: Apply computes scalars in double and rounds each once. I3:
 // they have no field that changes, so values, state and t are all there is.
-
-absl::Status Optimizer::CheckMomentum(double value,
-                                      const std::string& path) const {
-  const std::string at = path + ".momentum";
-  switch (momentum_) {
-    case MomentumUse::kNone:
-      return InvalidField(
-          at, name_, " has none; declare sgd or rmsprop with a momentum, adam ",
-          "or adamw");
-    case MomentumUse::kUndeclared:
-      // The array is made at Declare or never: memory is planned then, and a
-      // checkpoint has the array or not.
-      return InvalidField(
-          at, name_,
-          " was declared with momentum 0 and keeps none; declare it ",
-          "with the largest momentum that will come");
-    case MomentumUse::kBuffered:
-      // Kernels compute in float. NaN fails every comparison.
-      if (!(value >= 0 && value <= FLT_MAX)) {
-        return InvalidField(at, value, " is not a finite number >= 0");
-      }
-      break;
-    case MomentumUse::kBeta1:
-      if (!(value >= 0 && value < 1)) {
-        return InvalidField(at, value, " is not in [0, 1)");
-      }
-      break;
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
     const OptimizerSpec& spec, const std::string& field_path) {

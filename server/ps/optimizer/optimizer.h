@@ -46,7 +46,7 @@ struct StepContext {
   // without weight decay (ftrl, moving_average) ignore it.
   std::optional<double> weight_decay = std::nullopt;
   // Set when it came with the push; replaces the momentum, or beta1 of adam and
-  // adamw. REQUIRES: the optimizer's CheckMomentum was OK.
+  // adamw. REQUIRES: CheckHyper was OK (proto/job/push_checks.h).
   std::optional<double> momentum = std::nullopt;
 };
 
@@ -67,10 +67,6 @@ class Optimizer {
   // At most kMaxStateArrays, in the order in which Apply takes them.
   const std::vector<StateSpec>& state() const { return state_; }
 
-  // OK when StepContext::momentum may be `value`; else INVALID_ARGUMENT, which
-  // begins with `path` and says what to declare instead.
-  absl::Status CheckMomentum(double value, const std::string& path) const;
-
   // Moves values[0..count) and state[k][0..count) by one step.
   // `gradient` is count little-endian floats at any address. No array may
   // overlap another.
@@ -82,25 +78,12 @@ class Optimizer {
   static constexpr int kMaxStateArrays = 3;
 
  protected:
-  // What StepContext::momentum is to a member.
-  enum class MomentumUse {
-    kNone,        // it has no momentum at all
-    kUndeclared,  // it has one, but was declared with 0 and keeps no array
-    kBuffered,    // the factor of an array, >= 0
-    kBeta1,       // beta1 in [0, 1)
-  };
-  static MomentumUse BufferedMomentum(double declared) {
-    return declared == 0 ? MomentumUse::kUndeclared : MomentumUse::kBuffered;
-  }
-
-  Optimizer(std::string name, std::vector<StateSpec> state,
-            MomentumUse momentum = MomentumUse::kNone)
-      : name_(std::move(name)), state_(std::move(state)), momentum_(momentum) {}
+  Optimizer(std::string name, std::vector<StateSpec> state)
+      : name_(std::move(name)), state_(std::move(state)) {}
 
  private:
   const std::string name_;
   const std::vector<StateSpec> state_;
-  const MomentumUse momentum_;
 };
 
 // The optimizer that `spec` asks for; it fills in what is not set. `field_path`

@@ -73,8 +73,7 @@ struct RmsPropKernel : Constants {
 class RmsPropOptimizer : public Optimizer {
  public:
   explicit RmsPropOptimizer(const RmsProp& spec)
-      : Optimizer("rmsprop", StateOf(spec), BufferedMomentum(spec.momentum())),
-        spec_(spec) {}
+      : Optimizer("rmsprop", StateOf(spec)), spec_(spec) {}
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {

@@ -30,8 +30,7 @@ struct MomentumKernel {
 class SgdOptimizer : public Optimizer {
  public:
   explicit SgdOptimizer(const Sgd& spec)
-      : Optimizer("sgd", StateOf(spec), BufferedMomentum(spec.momentum())),
-        spec_(spec) {}
+      : Optimizer("sgd", StateOf(spec)), spec_(spec) {}
 
   void Apply(const StepContext& context, float* values, float* const* state,
              const char* gradient, int64_t count) const override {

@@ -88,10 +88,6 @@ class ShardPlan {
   uint32_t staleness_bound() const {
     return declaration_.update().bounded_staleness().bound();
   }
-  // Null: frozen. REQUIRES: g < declaration().group_size().
-  const Optimizer* group_optimizer(uint32_t g) const {
-    return group_optimizers_[g].get();
-  }
   const std::vector<BlockPlan>& blocks() const { return blocks_; }
   // State arrays, in the order of their first use.
   const std::vector<std::string>& state_names() const { return state_names_; }

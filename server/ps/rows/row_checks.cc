@@ -4,6 +4,8 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "proto/job/push_checks.h"
 #include "proto/wire/id_list.h"
 #include "proto/wire/value_encoding.h"
 #include "server/ps/block/block_update.h"
@@ -50,11 +52,7 @@ absl::Status CheckPushPiece(const Declaration& declaration,
                             const PushRowsChunk& chunk,
                             const StagedPush& update) {
   const int tables = declaration.table_size();
-  const double weight = WeightOf(chunk.push());
-  if (!std::isfinite(weight) || weight < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("weight ", weight, " is not a number >= 0"));
-  }
+  WEIR_RETURN_IF_ERROR(CheckWeight(WeightOf(chunk.push())));
   // A stream carries one contribution. A client that mixed two would have half
   // of each applied under one mark.
   if (update.begun && (chunk.push().sequence() != update.push.sequence() ||

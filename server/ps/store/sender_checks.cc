@@ -1,43 +1,15 @@
 #include "server/ps/store/sender_checks.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/printable.h"
 #include "common/base/status.h"
+#include "proto/job/push_checks.h"
 #include "server/ps/block/block_update.h"
 
 namespace weir {
-namespace {
-
-// Whether an optimizer may be given this number. NaN fails both conditions.
-bool UsableHyper(double value) { return std::isfinite(value) && value >= 0; }
-
-absl::Status CheckHyper(const ShardPlan& plan, const Hyper& hyper) {
-  const Declaration& declaration = plan.declaration();
-  if (hyper.group() >= static_cast<uint32_t>(declaration.group_size()) ||
-      !UsableHyper(hyper.learning_rate()) ||
-      !UsableHyper(hyper.weight_decay())) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "hyper of group ", hyper.group(), ": learning_rate ",
-        hyper.learning_rate(), ", weight_decay ", hyper.weight_decay(),
-        "; the job has ", declaration.group_size(), " groups"));
-  }
-  // A frozen group has no optimizer, so nothing will read its momentum.
-  const Optimizer* const optimizer = plan.group_optimizer(hyper.group());
-  if (!hyper.has_momentum() || optimizer == nullptr) {
-    return absl::OkStatus();
-  }
-  return optimizer->CheckMomentum(
-      hyper.momentum(),
-      absl::StrCat("hyper of group ", hyper.group(), " '",
-                   declaration.group(static_cast<int>(hyper.group())).name(),
-                   "'"));
-}
-
-}  // namespace
 
 absl::Status CheckSender(const ShardPlan& plan, const Sender& sender) {
   // I1. The order matters for the message: two jobs differ in history and
@@ -144,10 +116,7 @@ absl::Status CheckPush(const ShardPlan& plan, const GradientChunk& chunk,
         "a payload of ", payload.bytes(), " bytes for ", count, " blocks"));
   }
   const ::weir::Push& push = chunk.push();
-  if (!UsableHyper(WeightOf(push))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("weight ", WeightOf(push), " is not a number >= 0"));
-  }
+  WEIR_RETURN_IF_ERROR(CheckWeight(WeightOf(push)));
   const size_t variables = plan.layout().variables().size();
   for (const uint32_t variable : push.left_out()) {
     if (variable >= variables) {
@@ -156,7 +125,7 @@ absl::Status CheckPush(const ShardPlan& plan, const GradientChunk& chunk,
     }
   }
   for (const Hyper& hyper : push.hyper()) {
-    WEIR_RETURN_IF_ERROR(CheckHyper(plan, hyper));
+    WEIR_RETURN_IF_ERROR(CheckHyper(plan.declaration().group(), hyper));
   }
   return absl::OkStatus();
 }

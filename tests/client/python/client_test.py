@@ -201,6 +201,19 @@ class ClientTest(unittest.TestCase):
             client.push_pull({"b": bad})
         client.push_pull({"b": np.zeros(77)})  # it goes on
 
+    def test_numbers_that_no_optimizer_takes_do_not_leave(self):
+        client = self.declared()
+        gradient = {"b": np.ones(77)}
+        for bad in (
+            {"weight": -1.0},
+            {"settings": {0: weir.Settings(lr=float("nan"))}},
+            {"settings": {0: weir.Settings(momentum=0.5)}},
+        ):
+            with self.assertRaises(weir.InvalidArgument):
+                client.push(gradient, **bad)
+        self.assertTrue(client.push(gradient))
+        self.assertEqual(client.pushes, 1)
+
     def test_after_close(self):
         client = self.declared()
         kept = client.values["a"]

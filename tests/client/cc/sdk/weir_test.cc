@@ -256,6 +256,43 @@ TEST(WeirSdkTest, GroupsHaveTheirOwnSettings) {
   EXPECT_EQ(client->Values("seen")[0], 0.7f);
 }
 
+// What a ps would refuse leaves no trace: the next push is as if it had not
+// been.
+TEST(WeirSdkTest, NumbersThatNoOptimizerTakesAreRefusedBeforeTheyLeave) {
+  Servers servers;
+  sdk::Options options = servers.ForWorker();
+  options.groups[0].momentum = 0.5;
+  auto first = Client::Connect(options);
+  ASSERT_TRUE(first->Declare(Tensors()).ok());
+  // The servers keep the momentum that the first client declared.
+  options.groups[0].momentum = 0.0;
+  auto client = Client::Connect(options);
+  ASSERT_TRUE(client->Declare(Tensors()).ok());
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const PushOptions& bad : std::vector<PushOptions>{
+           {.weight = -1.0f},
+           {.weight = std::numeric_limits<float>::infinity()},
+           {.settings = {{.group = -1}}},
+           {.settings = {{.learning_rate = nan}}},
+           {.settings = {{.learning_rate = -0.1}}},
+           {.settings = {{.weight_decay = -0.1}}},
+           {.settings = {{.momentum = -0.1}}}}) {
+    const Status status = client->BeginPush(bad);
+    EXPECT_EQ(status.code(), 3) << status.message();
+  }
+  EXPECT_EQ(client->pushes(), 0u);
+  Fill(client->Gradient("b"), 1.0f);
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_TRUE(client->BeginPush({.settings = {{.momentum = 0.25}}}).ok());
+    ASSERT_TRUE(client->Ready(1).ok());
+    ASSERT_TRUE(client->EndPush().ok());
+    const Status status = client->Wait();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(client->Values("b")[0], -2.25f);
+  EXPECT_EQ(client->pushes(), 2u);
+}
+
 // Sync: the servers would take it for a repeated push, and it would be lost.
 TEST(WeirSdkTest, ASyncPushIsOfTheValuesOfItsStep) {
   Servers servers;

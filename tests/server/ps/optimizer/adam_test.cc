@@ -32,17 +32,6 @@ TEST(AdamTest, CorrectsTheBiasByTheSegmentsOwnStep) {
   }
 }
 
-TEST(AdamTest, TakesABeta1InItsRange) {
-  for (const std::string spec : {"adam {}", "adamw {}"}) {
-    const auto optimizer = MakeOptimizer(spec);
-    EXPECT_TRUE(optimizer->CheckMomentum(0, "hyper").ok());
-    EXPECT_TRUE(optimizer->CheckMomentum(0.99, "hyper").ok());
-    EXPECT_EQ(optimizer->CheckMomentum(1, "hyper").message(),
-              "hyper.momentum: 1 is not in [0, 1)");
-    EXPECT_FALSE(optimizer->CheckMomentum(std::nan(""), "hyper").ok());
-  }
-}
-
 TEST(AdamTest, NamesTheBadField) {
   EXPECT_EQ(OptimizerError("adam { beta1: 1.5 }"),
             "optimizer.adam.beta1: 1.5 is not in [0, 1)");

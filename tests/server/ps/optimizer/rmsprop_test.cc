@@ -22,15 +22,6 @@ TEST(RmsPropTest, KeepsTheStateThatItsOptionsNeed) {
             "square_avg grad_avg momentum ");
 }
 
-TEST(RmsPropTest, TakesAMomentumWhereOneIsKept) {
-  EXPECT_TRUE(MakeOptimizer("rmsprop { momentum: 0.1 }")
-                  ->CheckMomentum(0.9, "hyper")
-                  .ok());
-  EXPECT_EQ(MakeOptimizer("rmsprop {}")->CheckMomentum(0.9, "hyper").message(),
-            "hyper.momentum: rmsprop was declared with momentum 0 and keeps "
-            "none; declare it with the largest momentum that will come");
-}
-
 TEST(RmsPropTest, NamesTheBadField) {
   EXPECT_EQ(OptimizerError("rmsprop { alpha: 1 }"),
             "optimizer.rmsprop.alpha: 1 is not in [0, 1)");

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "tests/server/ps/optimizer/optimizer_suite.h"
 
 namespace weir {
@@ -22,18 +20,6 @@ TEST(SgdTest, IgnoresTheBufferAndDampeningAtStepZero) {
   Step(*optimizer, {1, 0.5, {}}, &gradient, &state);
   // b = 0.5 * 2 + 0.75 * 2
   EXPECT_EQ(state, (OptimizerState{{-1.25f}, {{2.5f}}}));
-}
-
-TEST(SgdTest, TakesAMomentumWhereOneIsKept) {
-  const auto optimizer = MakeOptimizer("sgd { momentum: 0.5 }");
-  EXPECT_TRUE(optimizer->CheckMomentum(0, "hyper").ok());
-  EXPECT_TRUE(optimizer->CheckMomentum(2, "hyper").ok());
-  EXPECT_EQ(optimizer->CheckMomentum(-1, "hyper").message(),
-            "hyper.momentum: -1 is not a finite number >= 0");
-  EXPECT_FALSE(optimizer->CheckMomentum(INFINITY, "hyper").ok());
-  EXPECT_EQ(MakeOptimizer("sgd {}")->CheckMomentum(0.9, "hyper").message(),
-            "hyper.momentum: sgd was declared with momentum 0 and keeps none; "
-            "declare it with the largest momentum that will come");
 }
 
 TEST(SgdTest, NamesTheBadField) {

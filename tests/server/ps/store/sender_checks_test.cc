@@ -180,7 +180,7 @@ TEST(SenderChecksTest, AsksTheOptimizerWhetherItKeepsAMomentum) {
   EXPECT_TRUE(CheckPush(*plan, chunk, Payload()).ok());
   hyper->set_momentum(-0.5);
   EXPECT_TRUE(absl::StrContains(CheckPush(*plan, chunk, Payload()).message(),
-                                "hyper of group 0 'main'.momentum"));
+                                "settings of group 0 'main'.momentum"));
   // Nobody reads the momentum of a group that is frozen.
   hyper->set_group(1);
   EXPECT_TRUE(CheckPush(*plan, chunk, Payload()).ok());

@@ -176,13 +176,14 @@ TEST(ShardTest, RefusesAMomentumThatTheGroupCannotTake) {
   for (const auto& [group, momentum, words] :
        std::vector<std::tuple<uint32_t, double, std::string>>{
            {0, 0.5,
-            "hyper of group 0 'plain'.momentum: sgd was declared with momentum "
-            "0 and keeps none; declare it with the largest momentum that will "
-            "come"},
+            "settings of group 0 'plain'.momentum: sgd was declared with "
+            "momentum 0 and keeps none; declare it with the largest momentum "
+            "that will come"},
            {1, 0.5,
-            "hyper of group 1 'sums'.momentum: adagrad has none; declare sgd "
-            "or rmsprop with a momentum, adam or adamw"},
-           {2, 1.0, "hyper of group 2 'head'.momentum: 1 is not in [0, 1)"}}) {
+            "settings of group 1 'sums'.momentum: adagrad has none; declare "
+            "sgd or rmsprop with a momentum, adam or adamw"},
+           {2, 1.0,
+            "settings of group 2 'head'.momentum: 1 is not in [0, 1)"}}) {
     const absl::Status status = push(group, momentum);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(status.message(), words);
