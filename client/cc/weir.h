@@ -148,7 +148,7 @@ struct Options {
 
   // Fills `ps`, `chief`, `rank` and `worker_count` from TF_CONFIG or WEIR_* (a
   // chief only if the cluster names one), and `transport` from WEIR_TRANSPORT
-  // if that is set.
+  // if that is set. INVALID_ARGUMENT if this task is not a worker.
   Status FromEnv();
 };
 

@@ -5,8 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "client/cc/sdk/session.h"
 #include "common/base/status.h"
+#include "common/job/cluster_spec.h"
 #include "proto/job/tf_config.h"
 
 namespace weir::sdk {
@@ -28,7 +30,16 @@ Status Options::FromEnv() {
   if (!cluster->full_view() || !cluster->task().has_value()) {
     return Status(static_cast<int>(absl::StatusCode::kInvalidArgument),
                   "the environment names no cluster with this task in it: set "
-                  "TF_CONFIG, or WEIR_CLUSTER and WEIR_TASK_INDEX");
+                  "TF_CONFIG, or WEIR_CLUSTER, WEIR_TASK_TYPE and "
+                  "WEIR_TASK_INDEX");
+  }
+  // Another role's index is no rank: it would take the place of a worker.
+  if (cluster->task()->role != TaskRole::kWorker) {
+    return Status(
+        static_cast<int>(absl::StatusCode::kInvalidArgument),
+        absl::StrCat("this task is ", cluster->task()->ToString(),
+                     " and not a worker: only workers are clients of the ps; "
+                     "an evaluator reads checkpoints"));
   }
   ps = cluster->ps_addresses();
   chief.clear();

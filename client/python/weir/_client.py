@@ -572,7 +572,7 @@ def connect(
 
     Args:
       ps: "host:port" of every server, in order; as WEIR_PS says it. None:
-        TF_CONFIG; WEIR_CLUSTER and WEIR_TASK_INDEX; or WEIR_PS.
+        TF_CONFIG; WEIR_CLUSTER, WEIR_TASK_TYPE and WEIR_TASK_INDEX; or WEIR_PS.
       chief: "host:port" of weir_chief, who writes checkpoints; "": the job has
         none. None: that of the cluster, or beside `ps` and WEIR_PS that of
         WEIR_CHIEF.
@@ -591,8 +591,9 @@ def connect(
       block_elements: unit of transfer; a multiple of 16.
       seed: of the rows' initial values; the same on every worker.
 
-    Raises: `weir.InvalidArgument`; `weir.Unavailable`, which names the server
-      that did not answer.
+    Raises: `weir.InvalidArgument`, also where the environment says that this
+      task is not a worker; `weir.Unavailable`, which names the server that did
+      not answer.
     """
     cluster = _environment.cluster(
         ps,

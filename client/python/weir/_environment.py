@@ -31,8 +31,10 @@ def has_tf_config() -> bool:
 def read() -> dict[str, Any] | None:
     """`ps`, `chief`, `rank`, `worker_count`, `transport`, or None.
 
-    TF_CONFIG, or WEIR_CLUSTER and WEIR_TASK_INDEX; else WEIR_PS
+    TF_CONFIG, or WEIR_CLUSTER, WEIR_TASK_TYPE and WEIR_TASK_INDEX; else WEIR_PS
     ("host:port,host:port") and WEIR_CHIEF with torchrun's RANK and WORLD_SIZE.
+
+    Raises: `weir.InvalidArgument` where this task is not a worker.
     """
     if has_tf_config():
         return _core.options_from_env()

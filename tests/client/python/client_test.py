@@ -401,21 +401,32 @@ class EnvironmentTest(unittest.TestCase):
         found = _environment.cluster(given)
         self.assertEqual((found["rank"], found["worker_count"]), (0, 1))
 
-    def test_without_a_cluster_it_says_what_to_set(self):
+    def connect(self, **variables):
+        """What a script that connects says."""
         environment = {
             name: value
             for name, value in os.environ.items()
             if name not in ("TF_CONFIG", "WEIR_PS", "WEIR_CLUSTER")
         }
         environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-        result = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-c", "import weir; weir.connect()"],
-            env=environment,
+            env=environment | variables,
             capture_output=True,
             text=True,
             check=False,
+        ).stderr
+
+    def test_without_a_cluster_it_says_what_to_set(self):
+        self.assertIn("set TF_CONFIG", self.connect())
+
+    def test_an_evaluator_is_no_worker(self):
+        said = self.connect(
+            WEIR_CLUSTER="ps=a:1;worker=b:1",
+            WEIR_TASK_TYPE="evaluator",
+            WEIR_TASK_INDEX="0",
         )
-        self.assertIn("set TF_CONFIG", result.stderr)
+        self.assertIn("InvalidArgument: this task is evaluator/0", said)
 
 
 if __name__ == "__main__":

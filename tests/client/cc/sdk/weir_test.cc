@@ -138,6 +138,31 @@ TEST(WeirSdkTest, SyncAveragesTheWorkers) {
   }
 }
 
+TEST(WeirSdkTest, OnlyAWorkerHasItsRankFromTheEnvironment) {
+  const auto from = [](const std::string& task, sdk::Options* options) {
+    const std::string config =
+        R"({"cluster": {"ps": ["a:1"], "worker": ["b:1", "c:1"],)"
+        R"( "chief": ["d:1"]}, "task": {"type": )" +
+        task + "}}";
+    ::setenv("TF_CONFIG", config.c_str(), 1);
+    const Status status = options->FromEnv();
+    ::unsetenv("TF_CONFIG");
+    return status;
+  };
+  sdk::Options options;
+  const Status status = from(R"("worker", "index": 1)", &options);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(options.rank, 1);
+  EXPECT_EQ(options.worker_count, 2);
+  for (const std::string role : {"ps", "chief", "evaluator"}) {
+    const Status refused = from('"' + role + R"(", "index": 0)", &options);
+    EXPECT_EQ(refused.code(), 3);
+    EXPECT_NE(refused.message().find("this task is " + role + "/0"),
+              std::string::npos)
+        << refused.message();
+  }
+}
+
 TEST(WeirSdkTest, ErrorsNameWhatIsWrong) {
   Servers servers;
   sdk::Options nobody = servers.ForWorker();
