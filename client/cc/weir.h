@@ -26,7 +26,8 @@
 // Threads: compatible; one thread at a time.
 // Errors (Status::code has the numbers of gRPC's codes):
 //    1 CANCELLED            Options.keep_waiting returned false; the call may
-//                           be repeated.
+//                           be repeated. But where pushes() has grown, Push or
+//                           PushPull has sent its push: call Wait.
 //    3 INVALID_ARGUMENT     an option, tensor or name is wrong.
 //    6 ALREADY_EXISTS       the job has other tensors or tables; the message
 //                           names the first difference.
@@ -282,8 +283,7 @@ class Client {
 
   Result<std::vector<ServerStatus>> Servers();
 
-  // Ends every ps. FAILED_PRECONDITION if the job has a chief, which does that
-  // itself.
+  // Ends every ps. FAILED_PRECONDITION in a job with a chief, which does that.
   Status ShutdownServers();
   // Leaves the job; the destructor does the same. Unless Finish came first, the
   // other workers expect this one to be started again.

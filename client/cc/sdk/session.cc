@@ -379,15 +379,22 @@ void Session::ForgetWorker() {
 }
 
 absl::Status Session::Finish() {
-  WEIR_RETURN_IF_ERROR(Wait());
-  // The clients go first: a slot that is retired takes no more contributions.
-  ForgetWorker();
-  if (chief_ == nullptr) {
-    return RetireSlot();
+  if (!finishing_) {
+    WEIR_RETURN_IF_ERROR(Wait());
+    // The clients go first: a slot that is retired takes no more contributions.
+    ForgetWorker();
   }
-  const absl::Status end = RetireAndWaitForEnd();
-  chief_->Close(absl::OkStatus());
-  chief_.reset();
+  absl::Status end;
+  if (chief_ == nullptr) {
+    end = RetireSlot();
+  } else {
+    end = RetireAndWaitForEnd();
+  }
+  finishing_ = absl::IsCancelled(end);
+  if (!finishing_ && chief_ != nullptr) {
+    chief_->Close(absl::OkStatus());
+    chief_.reset();
+  }
   return end;
 }
 

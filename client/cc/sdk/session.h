@@ -62,6 +62,8 @@ class Session {
   // Whether Declare was OK, and neither Finish nor Shutdown came after it.
   // The calls from here to Finish REQUIRE it.
   bool declared() const { return worker_ != nullptr; }
+  // Whether a Finish was cancelled: calling it again goes on with it.
+  bool finishing() const { return finishing_; }
   absl::Status Pull();
   // Indexes of the named tensors. An empty list means all tensors.
   absl::StatusOr<std::vector<int>> Find(
@@ -168,6 +170,7 @@ class Session {
   uint64_t values_version_ = 0;            // sync: of the newest Pull
   uint64_t sequence_ = 0;                  // of the next contribution
   bool pulls_ = false;                     // the push under way does
+  bool finishing_ = false;
   StepPhases phases_;
   ContributionState contribution_state_ = ContributionState::kNone;
 };

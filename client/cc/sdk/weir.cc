@@ -221,6 +221,9 @@ uint64_t Client::pushes() const {
 }
 
 Status Client::Finish() {
+  if (impl_ != nullptr && impl_->finishing()) {
+    return ToStatus(impl_->Finish());
+  }
   return WithTensors(impl_.get(), [](Session* s) { return s->Finish(); });
 }
 

@@ -194,9 +194,29 @@ TEST(SdkChiefTest, AChiefFindsThatAllProgramsHaveFinished) {
   cluster.EndChief();
   asked = 0;
   EXPECT_EQ(client.Finish().code(), kCancelled);  // its slot is retired
+  client.Close();
   cluster.StartChief(/*resume=*/true);
   EXPECT_TRUE(cluster.chief().Wait().ok());
   EXPECT_TRUE(std::filesystem::exists(workdir + "/checkpoints/ckpt-1"));
+}
+
+TEST(SdkChiefTest, AFinishThatWasCancelledGoesOn) {
+  Cluster cluster(FreshDir("sdk_chief_cancelled"), 2);
+  bool keep_waiting = true;
+  sdk::Options options = cluster.ForWorker(0, sdk::Mode::kAsync);
+  options.keep_waiting = [&keep_waiting] { return keep_waiting; };
+  sdk::Client client = Join(options);
+  sdk::Client other = Join(cluster.ForWorker(1, sdk::Mode::kAsync));
+  keep_waiting = false;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(client.Finish().code(), kCancelled);
+  }
+  keep_waiting = true;
+  std::thread end([&other] { EXPECT_TRUE(other.Finish().ok()); });
+  const sdk::Status status = client.Finish();
+  EXPECT_TRUE(status.ok()) << status.message();
+  end.join();
+  EXPECT_TRUE(cluster.chief().Wait().ok());
 }
 
 TEST(SdkChiefTest, AStoppedJobContinuesFromItsCheckpoint) {
