@@ -46,12 +46,15 @@ def _array(name: str, value: Any) -> np.ndarray:
         ) from None
 
 
-def _check(name: str, to: np.ndarray, value: np.ndarray) -> None:
-    """Raises unless `value` can be copied to `to`."""
+def _check(
+    name: str, given: np.ndarray, to: np.ndarray, value: np.ndarray
+) -> None:
+    """Raises unless `value` can be copied to `to`; one of them was `given`."""
     if value.shape != to.shape:
+        tensor = to if given is value else value
         raise InvalidArgument(
-            f"'{name}' is {_shape_text(to.shape)}, "
-            f"the array given is {_shape_text(value.shape)}"
+            f"'{name}' is {_shape_text(tensor.shape)}, "
+            f"the array given is {_shape_text(given.shape)}"
         )
     if not np.can_cast(value.dtype, to.dtype, casting="same_kind"):
         raise InvalidArgument(
@@ -246,8 +249,10 @@ class Client:
             shares its memory with NumPy.
         Returns: `values`.
         """
-        self._declared().pull()
-        return self._give(out)
+        core = self._declared()
+        targets = self._targets(out)
+        core.pull()
+        return self._give(targets)
 
     def push(
         self,
@@ -296,11 +301,13 @@ class Client:
 
         Sync: waits until every worker has pushed.
         """
+        core = self._declared()
+        targets = self._targets(out)
         if not self._push(
             gradients, sequence, weight, settings, rows, table_lr, pull=True
         ):
-            return self.pull(out)
-        return self._give(out)
+            core.pull()
+        return self._give(targets)
 
     # ---------------------------------------------------------------- tables
 
@@ -516,7 +523,7 @@ class Client:
             ]
             # All are checked before the first one leaves.
             for _, (name, array) in given:
-                _check(name, self._gradients[name], array)
+                _check(name, array, self._gradients[name], array)
         of_rows = [
             self._row_gradients(table, one)
             for table, one in (rows or {}).items()
@@ -542,11 +549,19 @@ class Client:
         core.wait()
         return True
 
-    def _give(self, out: Mapping[str, Any] | None) -> Mapping[str, np.ndarray]:
+    def _targets(self, out: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+        """`out` as arrays, each of which can take its tensor's values."""
+        targets = {}
         for name, target in (out or {}).items():
             self._tensor(name)
-            array = _array(name, target)
-            _check(name, array, self._values[name])
+            array = targets[name] = _array(name, target)
+            _check(name, array, array, self._values[name])
+            if not array.flags.writeable:
+                raise InvalidArgument(f"'{name}': the array is read-only")
+        return targets
+
+    def _give(self, targets: dict[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        for name, array in targets.items():
             _copy(array, self._values[name])
         return self._values
 

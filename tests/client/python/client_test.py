@@ -163,6 +163,22 @@ class ClientTest(unittest.TestCase):
         self.assertEqual(client.values["b"], -0.75)
         self.assertEqual(client.pushes, 3)
 
+    def test_an_out_that_takes_no_values_keeps_the_push_back(self):
+        client = self.declared()
+        read_only = np.zeros(77)
+        read_only.flags.writeable = False
+        for out, error in (
+            ({"b": np.zeros(3)}, r"'b' is \[77\], .* is \[3\]"),
+            ({"c": np.zeros(77)}, "named 'c'"),
+            ({"b": np.zeros(77, np.int32)}, "float32 cannot be taken for int"),
+            ({"b": read_only}, "read-only"),
+        ):
+            with self.assertRaisesRegex(weir.InvalidArgument, error):
+                client.push_pull({"b": np.ones(77)}, out=out)
+            with self.assertRaisesRegex(weir.InvalidArgument, error):
+                client.pull(out)
+        self.assertEqual(client.pushes, 0)
+
     def test_errors_name_what_is_wrong(self):
         client = self.declared()
         with self.assertRaisesRegex(
