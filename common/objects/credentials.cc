@@ -18,6 +18,7 @@ namespace {
 
 constexpr char kContainerHost[] = "169.254.170.2";
 constexpr char kMachineHost[] = "169.254.169.254";
+constexpr char kMachineName[] = "the machine's metadata service";
 constexpr int kMachineConnectSeconds = 1;
 constexpr char kMachinePath[] = "/latest/meta-data/iam/security-credentials/";
 
@@ -62,6 +63,19 @@ absl::Status SetUrl(const std::string& url, HttpRequest* request) {
     }
   }
   return Invalid("'", url, "' is no URL of http or https");
+}
+
+// Says that `who` has answered without keys; `code` is its word for why.
+absl::Status Refusal(const std::string& who, int status,
+                     absl::string_view code = "") {
+  std::string text = absl::StrCat(who, " answers ", status, " ", code);
+  absl::StripTrailingAsciiWhitespace(&text);
+  if (IsPassingAnswer(status) || absl::StartsWith(code, "Throttling") ||
+      absl::StartsWith(code, "RequestLimitExceeded") ||
+      absl::StartsWith(code, "IDPCommunicationError")) {
+    return absl::UnavailableError(text);
+  }
+  return absl::UnauthenticatedError(text);
 }
 
 }  // namespace
@@ -156,9 +170,9 @@ CredentialSource::Source CredentialSource::FromWebIdentity() const {
   xml.load_buffer(response.body.data(), response.body.size());
   if (response.status != 200) {
     const pugi::xml_node error = xml.child("ErrorResponse").child("Error");
-    return absl::UnauthenticatedError(absl::StrCat(
-        who, ": STS answers ", response.status, " ", error.child_value("Code"),
-        ": ", error.child_value("Message")));
+    return Refusal(absl::StrCat(who, ": STS"), response.status,
+                   absl::StrCat(error.child_value("Code"), ": ",
+                                error.child_value("Message")));
   }
   const pugi::xml_node keys = xml.child("AssumeRoleWithWebIdentityResponse")
                                   .child("AssumeRoleWithWebIdentityResult")
@@ -243,7 +257,8 @@ CredentialSource::Source CredentialSource::FromContainer() const {
     request.headers.emplace_back(
         "authorization", std::string(absl::StripAsciiWhitespace(token)));
   }
-  WEIR_ASSIGN_OR_RETURN(Fetched found, FromJson(request, "container's agent"));
+  WEIR_ASSIGN_OR_RETURN(Fetched found,
+                        FromJson(request, "the container's agent"));
   return std::optional<Fetched>(std::move(found));
 }
 
@@ -264,19 +279,30 @@ CredentialSource::Source CredentialSource::FromMachine() const {
   session.headers = {{"x-aws-ec2-metadata-token-ttl-seconds", "21600"}};
   const absl::StatusOr<HttpResponse> token = options_.http->Do(session);
   if (!token.ok() || token->status != 200) {
+    // No source before this one has keys. So those that have ended were its
+    // own, and it is there.
+    const bool known = fetched_.has_value() || !endpoint.empty();
+    if (known && !token.ok()) {
+      return Annotate(token.status(), kMachineName);
+    }
+    if (known && IsPassingAnswer(token->status)) {
+      return Refusal(kMachineName, token->status);
+    }
     return std::optional<Fetched>();  // no such service: not a cloud's machine
   }
   request.path = kMachinePath;
   request.headers = {{"x-aws-ec2-metadata-token", token->body}};
   WEIR_ASSIGN_OR_RETURN(const HttpResponse role, options_.http->Do(request));
+  if (IsPassingAnswer(role.status)) {
+    return Refusal(kMachineName, role.status);
+  }
   if (role.status != 200 || role.body.empty()) {
     return std::optional<Fetched>();  // a machine without a role
   }
   request.path = absl::StrCat(
       kMachinePath,
       absl::StripAsciiWhitespace(role.body.substr(0, role.body.find('\n'))));
-  WEIR_ASSIGN_OR_RETURN(Fetched found,
-                        FromJson(request, "machine's metadata service"));
+  WEIR_ASSIGN_OR_RETURN(Fetched found, FromJson(request, kMachineName));
   return std::optional<Fetched>(std::move(found));
 }
 
@@ -286,8 +312,7 @@ absl::StatusOr<CredentialSource::Fetched> CredentialSource::FromJson(
                         options_.http->Do(request));
   const auto json = nlohmann::json::parse(response.body, nullptr, false);
   if (response.status != 200 || !json.is_object()) {
-    return absl::UnauthenticatedError(absl::StrCat(
-        "the ", who, " at ", request.host, " answers ", response.status));
+    return Refusal(absl::StrCat(who, " at ", request.host), response.status);
   }
   const auto text = [&json](const char* name) {
     return json.contains(name) && json[name].is_string()
@@ -298,7 +323,7 @@ absl::StatusOr<CredentialSource::Fetched> CredentialSource::FromJson(
   found.keys = {text("AccessKeyId"), text("SecretAccessKey"), text("Token")};
   found.ends_wall_ns = ParseTime(text("Expiration"));
   WEIR_RETURN_IF_ERROR(
-      CheckKeys(found.keys, absl::StrCat("the ", who, " at ", request.host)));
+      CheckKeys(found.keys, absl::StrCat(who, " at ", request.host)));
   return found;
 }
 

@@ -19,7 +19,8 @@
 //       the old ones are used to their end.
 // Threads: safe.
 // Errors: UNAUTHENTICATED   there are no keys; the message says where they were
-//                           looked for.
+//                           looked for. Or a source refuses to give them.
+//         UNAVAILABLE       a source that is there does not give them now.
 //         INVALID_ARGUMENT  a source is there and is wrong.
 //         and those of HttpClient.
 // Source: AWS SDKs and Tools Reference Guide, "Standardized credential
@@ -72,12 +73,12 @@ class CredentialSource {
   using Source = absl::StatusOr<std::optional<Fetched>>;
 
   // Each returns nullopt if there is no such source here.
-  absl::StatusOr<Fetched> Fetch() const;
+  absl::StatusOr<Fetched> Fetch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Source FromEnvironment() const;
   Source FromWebIdentity() const;
   Source FromSharedFile() const;
   Source FromContainer() const;
-  Source FromMachine() const;
+  Source FromMachine() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Fetched> FromJson(const HttpRequest& request,
                                    const std::string& who) const;
   std::string Variable(const std::string& name) const {

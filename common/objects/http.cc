@@ -235,6 +235,10 @@ std::string HttpResponse::Header(const std::string& name) const {
   return found == headers.end() ? "" : found->second;
 }
 
+bool IsPassingAnswer(int status) {
+  return status >= 500 || status == 429 || status == 408;
+}
+
 std::unique_ptr<HttpClient> HttpClient::Create(const Options& options) {
   return std::make_unique<CurlClient>(options);
 }

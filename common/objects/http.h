@@ -53,6 +53,10 @@ struct HttpResponse {
   std::string Header(const std::string& name) const;
 };
 
+// Whether the same request may have another answer a little later, as far as
+// the status code says: 408, 429 and 5xx.
+bool IsPassingAnswer(int status);
+
 class HttpClient {
  public:
   struct Options {

@@ -44,10 +44,9 @@ StoreError ParseError(const HttpResponse& response) {
 
 // Whether the same request may succeed a little later.
 bool Passes(int status, const std::string& code) {
-  return status >= 500 || status == 429 || status == 408 ||
-         code == "RequestTimeout" || code == "SlowDown" ||
-         code == "InternalError" || code == "ConditionalRequestConflict" ||
-         code == "OperationAborted";
+  return IsPassingAnswer(status) || code == "RequestTimeout" ||
+         code == "SlowDown" || code == "InternalError" ||
+         code == "ConditionalRequestConflict" || code == "OperationAborted";
 }
 
 // What to do about an answer that starting again does not mend.

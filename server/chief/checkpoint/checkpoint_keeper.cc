@@ -339,11 +339,13 @@ absl::Status CheckpointKeeper::OnFailed(
     facts_.Warn(status.message(), "; the job goes on");
     return absl::OkStatus();
   }
-  if (absl::IsUnauthenticated(status) ||
-      (Planted("checkpoint.last_gives_up") && tries_failed_ >= 3)) {
+  if (Planted("checkpoint.last_gives_up") && tries_failed_ >= 3) {
     return status;
   }
-  // I2. The shift is bounded, since the number of failures is not.
+  // I2, also where the store refuses the keys: they, the clock or the store's
+  // policy can be mended. A ps that refuses the chief does so at its next
+  // Hello, too, and that ends the job. The shift is bounded, since the number
+  // of failures is not.
   const int64_t wait_ns =
       std::min(kRetryNs << std::min(tries_failed_ - 1, 10), kRetryMaxNs);
   retry_ns_ = facts_.now_ns() + wait_ns;

@@ -11,13 +11,13 @@
 //       that would be lost.
 //   I2. A checkpoint that the job needs, its last one or that of a stop, is
 //       tried until it is committed. What was trained is in the memory of
-//       healthy shards and nowhere else, and a full disk or a share that is
-//       away can be mended. Any other one is left out until the next is due.
+//       healthy shards and nowhere else, and a full disk, a share that is away
+//       or keys that are refused can be mended. Any other one is left out until
+//       the next is due.
 // Threads: compatible.
 // Owns/borrows: borrows facts and absence.
 // Errors: CANCELLED          a stop could not freeze the shards in time.
-//         PERMISSION_DENIED, UNAUTHENTICATED
-//                            no later try would be let in either.
+//         PERMISSION_DENIED  another chief goes on with the job.
 //         and those of JobSource::FillManifest.
 #ifndef SERVER_CHIEF_CHECKPOINT_CHECKPOINT_KEEPER_H_
 #define SERVER_CHIEF_CHECKPOINT_CHECKPOINT_KEEPER_H_

@@ -135,6 +135,27 @@ TEST_F(CredentialsTest, AWebIdentityThatIsRefusedIsSaidWithoutItsToken) {
   EXPECT_FALSE(absl::StrContains(status.message(), "the-token"));
 }
 
+// Whoever is told UNAUTHENTICATED may give up for good.
+TEST_F(CredentialsTest, ASourceThatIsBusyIsUnavailable) {
+  set_["AWS_ROLE_ARN"] = "role";
+  set_["AWS_WEB_IDENTITY_TOKEN_FILE"] = File("token");
+  const std::pair<int, std::string> answers[] = {
+      {503, "ServiceUnavailable"},   {429, ""},
+      {400, "Throttling"},           {400, "ThrottlingException"},
+      {400, "RequestLimitExceeded"}, {400, "IDPCommunicationError"}};
+  for (const auto& [status, code] : answers) {
+    network_.Answer("POST sts.eu-west-1.amazonaws.com/", status,
+                    absl::StrCat("<ErrorResponse><Error><Code>", code,
+                                 "</Code></Error></ErrorResponse>"));
+    EXPECT_TRUE(absl::IsUnavailable(Get().status())) << Get().status();
+  }
+  source_ = nullptr;
+  set_ = {{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://169.254.170.23/keys"},
+          {"AWS_SHARED_CREDENTIALS_FILE", "/nonexistent"}};
+  network_.Answer("GET 169.254.170.23/keys", 500, "");
+  EXPECT_TRUE(absl::IsUnavailable(Get().status())) << Get().status();
+}
+
 // I2.
 TEST_F(CredentialsTest, KeysAreFetchedAnewBeforeTheyEnd) {
   set_["AWS_ROLE_ARN"] = "role";
@@ -191,6 +212,31 @@ TEST_F(CredentialsTest, OfTheMachine) {
   EXPECT_EQ(KeyOrError(), "machine");
   EXPECT_EQ(network_.requests[2].headers,
             (HttpRequest::Fields{{"x-aws-ec2-metadata-token", "session"}}));
+}
+
+TEST_F(CredentialsTest, AMachineThatIsBusyIsUnavailable) {
+  const std::string token = "PUT 169.254.169.254/latest/api/token";
+  const std::string roles =
+      "GET 169.254.169.254/latest/meta-data/iam/security-credentials/";
+  network_.Answer(token, 200, "session");
+  network_.Answer(roles, 429, "");
+  EXPECT_TRUE(absl::IsUnavailable(Get().status())) << Get().status();
+  network_.Answer(roles, 200, "role");
+  network_.Answer(roles + "role", 500, "");
+  EXPECT_TRUE(absl::IsUnavailable(Get().status())) << Get().status();
+  network_.Answer(roles + "role", 200,
+                  R"({"AccessKeyId": "machine", "SecretAccessKey": "s",
+                      "Expiration": "1970-01-01T01:00:00Z"})");
+  EXPECT_EQ(KeyOrError(), "machine");
+  // It is there, so no answer does not mean that there is none.
+  network_.answers.clear();
+  clock_.Advance(std::chrono::hours(2));
+  EXPECT_TRUE(absl::IsUnavailable(Get().status())) << Get().status();
+  network_.Answer(token, 503, "");
+  EXPECT_TRUE(absl::IsUnavailable(Get().status())) << Get().status();
+  network_.Answer(token, 200, "session");
+  network_.Answer(roles, 404, "");  // the machine has lost its role
+  EXPECT_TRUE(absl::IsUnauthenticated(Get().status())) << Get().status();
 }
 
 TEST_F(CredentialsTest, NoneAtAllSaysWhereTheyWereLookedFor) {

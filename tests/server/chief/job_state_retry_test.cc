@@ -19,12 +19,14 @@ JobSpec EverySteps(uint64_t steps, uint64_t every, bool sync = false) {
   return spec;
 }
 
-// The disk is full for ten minutes, at the end or at a stop; the shards are
-// healthy.
-void ExpectTriedUntilWritten(bool stop, bool sync, bool at_commit) {
+// The disk is full for ten minutes, or fails in another way, at the end or at a
+// stop; the shards are healthy.
+void ExpectTriedUntilWritten(
+    bool stop, bool sync, bool at_commit,
+    const absl::Status& error =
+        absl::ResourceExhaustedError("No space left on device")) {
   ChiefWorld world(2, 1, EverySteps(stop ? 400 : 5, 0, sync));
-  (at_commit ? world.commit_error : world.write_error) =
-      absl::ResourceExhaustedError("No space left on device");
+  (at_commit ? world.commit_error : world.write_error) = error;
   world.StartChief();
   world.Join(0);
   world.Work(4);
@@ -38,7 +40,7 @@ void ExpectTriedUntilWritten(bool stop, bool sync, bool at_commit) {
   }
   ASSERT_FALSE(world.finished.has_value()) << *world.finished;
   EXPECT_FALSE(world.shards[0].shut_down);
-  EXPECT_TRUE(world.Logged("No space left on device"));
+  EXPECT_TRUE(world.Logged(std::string(error.message())));
   EXPECT_TRUE(world.Logged("safe in the memory of the ps"));
   EXPECT_TRUE(world.Logged("trying again in 1 s"));
   EXPECT_TRUE(world.Logged("trying again in 10 s"));
@@ -73,6 +75,18 @@ TEST(JobStateRetryTest, TheCheckpointOfAStopIsTriedUntilItIsWritten) {
   for (const bool at_commit : {false, true}) {
     SCOPED_TRACE(at_commit);
     ExpectTriedUntilWritten(/*stop=*/true, /*sync=*/false, at_commit);
+  }
+}
+
+// The keys have ended, or a clock is wrong: somebody can mend both.
+TEST(JobStateRetryTest, KeysThatAreRefusedDoNotEndTheTries) {
+  for (const bool stop : {false, true}) {
+    for (const bool at_commit : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "stop " << stop << at_commit);
+      ExpectTriedUntilWritten(
+          stop, /*sync=*/false, at_commit,
+          absl::UnauthenticatedError("403 RequestTimeTooSkewed"));
+    }
   }
 }
 
