@@ -1,7 +1,9 @@
 #include "deploy/launcher/summary.h"
 
 #include <algorithm>
-#include <sstream>
+#include <functional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -13,19 +15,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Returns the lines of a .jsonl file that parse. The last line may be torn: the
-// process that wrote it may have been killed.
-std::vector<Json> ReadLines(ObjectStore* files, const std::string& path) {
-  std::vector<Json> lines;
-  // A missing file has no line.
-  std::istringstream stream(GrowingFile(files, path).ReadAll().value_or(""));
-  for (std::string line; std::getline(stream, line);) {
-    Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_object()) {
-      lines.push_back(std::move(json));
-    }
-  }
-  return lines;
+// Calls `take` with the lines of a .jsonl file that parse. The last line may be
+// torn: the process that wrote it may have been killed.
+void ReadLines(ObjectStore* files, const std::string& path,
+               const std::function<void(Json line)>& take) {
+  const absl::Status read =
+      GrowingFile(files, path).ReadLines([&](absl::string_view line) {
+        Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+        if (json.is_object()) {
+          take(std::move(json));
+        }
+      });
+  read.IgnoreError();  // a summary of what can be read
 }
 
 double Number(const Json& json, const std::string& key) {
@@ -78,13 +79,13 @@ std::map<std::string, int> TaskCounts(ObjectStore* files,
 }
 
 void ReadCurves(ObjectStore* files, const std::string& workdir, Json* summary) {
-  const std::vector<Json> curve =
-      ReadLines(files, absl::StrCat(workdir, "/train.jsonl"));
   double weighted_staleness = 0;
   double weight = 0;
   uint64_t staleness_max = 0;
   uint64_t before = 0;
-  for (const Json& line : curve) {
+  Json last = Json::object();
+  Json metrics = Json::object();
+  ReadLines(files, absl::StrCat(workdir, "/train.jsonl"), [&](Json line) {
     const uint64_t step = Count(line, "step");
     // Each line's mean is over the steps since the line before, so it weighs as
     // much as they are. After a resume `step` goes back; that line weighs 0.
@@ -93,24 +94,19 @@ void ReadCurves(ObjectStore* files, const std::string& workdir, Json* summary) {
     weight += steps;
     staleness_max = std::max(staleness_max, Count(line, "staleness_max"));
     before = step;
-  }
-  Json last = Json::object();
-  Json metrics = Json::object();
-  if (!curve.empty()) {
     // But for the loss and the staleness these are totals, so the last line
     // alone tells them.
-    last = curve.back();
-    metrics["loss"] = Number(last, "loss");
-  }
-  const std::vector<Json> evaluations =
-      ReadLines(files, absl::StrCat(workdir, "/eval.jsonl"));
-  if (!evaluations.empty()) {
-    // The job file chooses the metrics: what is not of the line itself is one.
-    for (const auto& [key, value] : evaluations.back().items()) {
-      if (value.is_number() && key != "step" && key != "seconds" &&
-          key != "examples") {
-        metrics[key] = value.get<double>();
-      }
+    metrics["loss"] = Number(line, "loss");
+    last = std::move(line);
+  });
+  Json evaluation = Json::object();
+  ReadLines(files, absl::StrCat(workdir, "/eval.jsonl"),
+            [&](Json line) { evaluation = std::move(line); });
+  // The job file chooses the metrics: what is not of the line itself is one.
+  for (const auto& [key, value] : evaluation.items()) {
+    if (value.is_number() && key != "step" && key != "seconds" &&
+        key != "examples") {
+      metrics[key] = value.get<double>();
     }
   }
   (*summary)["steps"] = Count(last, "step");

@@ -1,7 +1,6 @@
 #include "proto/checkpoint/evaluated.h"
 
-#include <sstream>
-
+#include "absl/strings/string_view.h"
 #include "common/io/growing_file.h"
 #include "nlohmann/json.hpp"
 
@@ -10,15 +9,15 @@ namespace weir {
 std::set<std::string> EvaluatedCheckpoints(ObjectStore* files,
                                            const std::string& workdir) {
   std::set<std::string> names;
-  const std::string path = JoinPath(workdir, kEvaluationsName);
-  std::istringstream lines(GrowingFile(files, path).ReadAll().value_or(""));
-  for (std::string line; std::getline(lines, line);) {
+  GrowingFile file(files, JoinPath(workdir, kEvaluationsName));
+  const absl::Status read = file.ReadLines([&](absl::string_view line) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
     if (json.is_object() && json.contains("checkpoint") &&
         json["checkpoint"].is_string()) {
       names.insert(json["checkpoint"].get<std::string>());
     }
-  }
+  });
+  read.IgnoreError();  // whoever waits for a line looks again
   return names;
 }
 

@@ -4,12 +4,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/exit_code.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
-#include "common/io/growing_file.h"
 #include "common/objects/any_store.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/evaluated.h"
@@ -31,6 +29,7 @@ Evaluator::Evaluator(ObjectStore* files, Clock* clock, std::string workdir,
     : files_(files),
       clock_(clock),
       workdir_(std::move(workdir)),
+      lines_(files, JoinPath(workdir_, kEvaluationsName), clock),
       evaluate_(std::move(evaluate)),
       // An evaluator that is started again goes on where its lines end.
       seen_(EvaluatedCheckpoints(files_, workdir_)),
@@ -134,16 +133,7 @@ absl::Status Evaluator::Ended() {
 
 absl::Status Evaluator::AppendLine(const EvaluationResult& result,
                                    double seconds) {
-  // One Append for the whole line: a crash between two would leave a part. A
-  // full disk may have left one all the same, which stays a line of its own.
-  const std::string path = JoinPath(workdir_, kEvaluationsName);
-  GrowingFile file(files_, path);
-  const std::string before = file.ReadAll().value_or("");
-  const bool torn = !before.empty() && !absl::EndsWith(before, "\n");
-  const std::string text =
-      absl::StrCat(torn ? "\n" : "", ResultLine(result, seconds), "\n");
-  WEIR_RETURN_IF_ERROR(file.Append(text));
-  return file.Flush();
+  return lines_.AppendNow(absl::StrCat(ResultLine(result, seconds), "\n"));
 }
 
 }  // namespace weir

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/io/files.h"
+#include "common/io/growing_file.h"
 #include "worker/evaluate/evaluation.h"
 
 namespace weir {
@@ -66,6 +67,7 @@ class Evaluator {
   ObjectStore* const files_;
   Clock* const clock_;
   const std::string workdir_;
+  GrowingFile lines_;
   const Evaluate evaluate_;
   std::set<std::string> seen_;  // checkpoints with a line, and damaged ones
   std::string ended_before_;    // the text of ENDED at the start

@@ -2,7 +2,7 @@
 // to.
 //
 // A line is written whole with one call. One that cannot be written is never
-// an error of the job: it is kept, up to 64 MiB in all, and a later call writes
+// an error of the job: it is kept, up to 16 MiB in all, and a later call writes
 // it.
 //
 // Threads: compatible.
@@ -10,7 +10,6 @@
 #ifndef SERVER_CHIEF_FILES_TRAIN_FILE_H_
 #define SERVER_CHIEF_FILES_TRAIN_FILE_H_
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +26,14 @@ class TrainFile {
   TrainFile(ObjectStore* files, std::string path)
       : file_(files, std::move(path)) {}
 
-  // Returns the lines that are there. A file that does not exist has none.
+  // A restore wants the line before its step, which is a new one; what is older
+  // is for the curve on the chief's page alone.
+  static constexpr size_t kNewestLines = 10'000;
+  static constexpr size_t kOlderLines = 4'000;
+
+  // Returns the lines that are there. A file that does not exist has none. Of a
+  // long one these are the newest kNewestLines, and before them at most
+  // kOlderLines that are evenly far apart.
   absl::StatusOr<std::vector<TrainLine>> Read();
   // Drops the lines beyond `step`, and every line that cannot be parsed.
   absl::Status Cut(uint64_t step);
@@ -38,14 +44,12 @@ class TrainFile {
   absl::Status Flush();
 
  private:
-  absl::Status WriteKept();
-  absl::Status Write();
-  absl::StatusOr<std::string> Text();
+  // What came of writing `kept_`.
+  absl::Status NoteWritten(const absl::Status& status);
 
   GrowingFile file_;
-  std::string kept_;                   // not written yet
-  bool failing_ = false;               // a piece of a line may be in the file
-  std::optional<size_t> whole_bytes_;  // where that piece begins, once known
+  std::string kept_;      // not written yet
+  bool failing_ = false;  // to write it
 };
 
 }  // namespace weir

@@ -8,6 +8,7 @@
 
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint/evaluated.h"
 #include "tests/support/fake_s3_store.h"
 #include "tests/support/faulty_files.h"
 
@@ -203,6 +204,31 @@ TEST(EvaluatorTest, ListsLessOftenWhereEachLookIsPaidFor) {
 
   RunDirectory directory("pause");
   EXPECT_EQ(directory.Make().pause(), std::chrono::milliseconds(200));
+}
+
+// Each line would take longer than the one before, and whoever looks for one as
+// well.
+TEST(EvaluatorTest, LinesInAnObjectStoreAreOnePartThatNobodyReads) {
+  FakeS3Store fake;
+  RunDirectory run(fake.store(), "s3://bucket/run");
+  FakeClock clock;
+  Evaluator evaluator = run.Make(&clock);
+  int reads = 0;
+  fake.s3()->SetFaults([&](const HttpRequest& request) {
+    if (request.method == "GET" &&
+        request.path.find("eval.jsonl") != std::string::npos) {
+      ++reads;
+    }
+    return FakeS3::Fault::kNone;
+  });
+  for (uint64_t step = 1; step <= 5; ++step) {
+    run.Commit(step);
+    clock.Advance(std::chrono::seconds(30));
+    ASSERT_EQ(evaluator.Poll().value(), false);
+  }
+  EXPECT_EQ(reads, 0);
+  EXPECT_EQ(EvaluatedCheckpoints(fake.store(), run.dir()).size(), 5u);
+  EXPECT_EQ(reads, 1);
 }
 
 }  // namespace
