@@ -336,15 +336,24 @@ void ChiefRunner::WatchEvaluator() {
   const int64_t now = options_.clock->NowNs();
   const int64_t every = IsObjectUrl(options_.workdir) ? kEvaluatorPollOfStoreNs
                                                       : kEvaluatorPollNs;
-  if (evaluated_.empty() || now - evaluator_asked_ns_ < every) {
+  // One look at a time: a store may take longer for one than `every`.
+  if (evaluated_.empty() || looks_for_evaluator_ ||
+      now - evaluator_asked_ns_ < every) {
     return;
   }
   evaluator_asked_ns_ = now;
-  PostDisk([checkpoint = evaluated_](Disk* disk, const auto& inbox) {
-    if (EvaluatedCheckpoints(disk->files, disk->workdir).count(checkpoint) >
-        0) {
-      Post(inbox, [](JobState* state) { state->end().OnEvaluated(); });
-    }
+  looks_for_evaluator_ = true;
+  PostDisk([this, checkpoint = evaluated_](Disk* disk, const auto& inbox) {
+    const bool there =
+        EvaluatedCheckpoints(disk->files, disk->workdir).count(checkpoint) > 0;
+    // Events run while this lives.
+    Post(inbox, [this, there](JobState* state) {
+      looks_for_evaluator_ = false;
+      if (there) {
+        evaluated_.clear();
+        state->end().OnEvaluated();
+      }
+    });
   });
 }
 

@@ -171,6 +171,7 @@ class ChiefRunner {
   int64_t report_ns_ = 0;
   std::string evaluated_;  // checkpoint that the evaluator is to report on
   int64_t evaluator_asked_ns_ = 0;
+  bool looks_for_evaluator_ = false;  // the files thread does
 
   std::atomic<uint64_t> next_stream_{1};
 

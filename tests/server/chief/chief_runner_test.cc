@@ -393,6 +393,39 @@ TEST(ChiefRunnerTest, WaitsForTheEvaluatorsLine) {
   ExpectDone(&cluster, "ckpt-10", -10.0f);
 }
 
+// Looks that wait for one another would read the file again and again.
+TEST(ChiefRunnerTest, LooksOnceAtATimeForTheEvaluatorsLine) {
+  JobSpec spec = OnesSpec(10);
+  *spec.mutable_evaluation()->mutable_source() = spec.data().train();
+  spec.mutable_evaluation()->set_wait_seconds(50);
+  const std::string dir = MakeTempDir();
+  const std::string path = dir + "/eval.jsonl";
+  std::ofstream(path) << R"({"checkpoint":"ckpt-5","step":5})"
+                      << "\n";
+  FaultyFiles files(Files::Real());
+  std::atomic<int> looks{0};
+  std::atomic<bool> go_on{false};
+  files.Watch([&](const std::string& call) {
+    if (call == "open " + path && ++looks == 1) {
+      EXPECT_TRUE(WaitUntil([&] { return go_on.load(); }));
+    }
+  });
+  ChiefCluster cluster(dir, spec, 1, 1);
+  cluster.options.files = &files;
+  cluster.options.evaluator_expected = true;
+  ASSERT_TRUE(cluster.StartChief().ok());
+  cluster.Join(0);
+  ASSERT_TRUE(WaitUntil([&] { return looks == 1; }));
+  // Time for five more.
+  EXPECT_FALSE(
+      cluster.chief->WaitFor(std::chrono::milliseconds(1100)).has_value());
+  std::ofstream(path, std::ios::app) << R"({"checkpoint":"ckpt-10","step":10})"
+                                     << "\n";
+  go_on = true;
+  ExpectDone(&cluster, "ckpt-10", -10.0f);
+  EXPECT_EQ(looks, 1);
+}
+
 TEST(ChiefRunnerTest, RefusesWhatCannotRun) {
   ChiefRunner::Options options;
   EXPECT_EQ(ChiefRunner::Create(options).status().code(),
