@@ -135,7 +135,7 @@ absl::StatusOr<FileDigest> TableFileWriter::Write(
   return writer->Finish();
 }
 
-absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
+absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::OpenListed(
     ObjectStore* files, const std::string& checkpoint_dir,
     const Manifest& manifest, int shard) {
   const TableFile& file = manifest.file(shard).tables();
@@ -151,18 +151,40 @@ absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
   WEIR_ASSIGN_OR_RETURN(
       reader->file_,
       OpenListedFile(files, path, manifest.file(shard).host(), file.bytes()));
-  // Rows are read by piece and more than once, so the whole file is checked
-  // here, before the first of them.
-  WEIR_RETURN_IF_ERROR(CheckListedCrc32c(*reader->file_, file.crc32c()));
+  return reader;
+}
+
+absl::Status TableFileReader::FindTables() {
   // An array <table>.ids makes a table; other arrays are left alone.
-  for (const SafetensorsArray& ids : reader->file_->arrays()) {
+  for (const SafetensorsArray& ids : file_->arrays()) {
     if (!absl::EndsWith(ids.name, kIds) || ids.shape.size() != 1) {
       continue;
     }
-    WEIR_ASSIGN_OR_RETURN(TableFileEntry table, EntryOf(*reader->file_, ids));
-    reader->tables_.push_back(std::move(table));
+    WEIR_ASSIGN_OR_RETURN(TableFileEntry table, EntryOf(*file_, ids));
+    tables_.push_back(std::move(table));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<TableFileReader>> TableFileReader::Open(
+    ObjectStore* files, const std::string& checkpoint_dir,
+    const Manifest& manifest, int shard) {
+  WEIR_ASSIGN_OR_RETURN(auto reader,
+                        OpenListed(files, checkpoint_dir, manifest, shard));
+  // Rows are read by piece and more than once, so the whole file is checked
+  // here, before the first of them.
+  WEIR_RETURN_IF_ERROR(CheckListedCrc32c(
+      *reader->file_, manifest.file(shard).tables().crc32c()));
+  WEIR_RETURN_IF_ERROR(reader->FindTables());
   return reader;
+}
+
+absl::Status TableFileReader::CheckWithoutRows(
+    ObjectStore* files, const std::string& checkpoint_dir,
+    const Manifest& manifest, int shard) {
+  WEIR_ASSIGN_OR_RETURN(const auto reader,
+                        OpenListed(files, checkpoint_dir, manifest, shard));
+  return reader->FindTables();
 }
 
 void TableFileReader::TakeClocks(const TableFileReader& extending) {

@@ -76,6 +76,12 @@ class TableFileReader {
       ObjectStore* files, const std::string& checkpoint_dir,
       const Manifest& manifest, int shard);
 
+  // Checks name, size and arrays of that file and reads no row, however many
+  // there are.
+  static absl::Status CheckWithoutRows(ObjectStore* files,
+                                       const std::string& checkpoint_dir,
+                                       const Manifest& manifest, int shard);
+
   const std::string& path() const { return file_->path(); }
   const std::vector<TableFileEntry>& tables() const { return tables_; }
   // The index of `table`, or -1 if the file does not have it.
@@ -92,6 +98,12 @@ class TableFileReader {
              const Manifest& manifest);
 
   TableFileReader() = default;
+
+  // Opens the file, whose size is right, and reads its header.
+  static absl::StatusOr<std::unique_ptr<TableFileReader>> OpenListed(
+      ObjectStore* files, const std::string& checkpoint_dir,
+      const Manifest& manifest, int shard);
+  absl::Status FindTables();
 
   // Replaces the clocks of this base by those of the checkpoint that extends
   // it, because the rows of both are restored at one time.

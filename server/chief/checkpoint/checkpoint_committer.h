@@ -96,9 +96,9 @@ class CheckpointCommitter {
   // Makes a directory for a checkpoint of `step` and returns its name. Changes
   // no other directory.
   absl::StatusOr<std::string> Prepare(uint64_t step);
-  // Checks that every file is here with its size, writes the manifest and
-  // deletes what is beyond `keep`. Returns OK once the manifest is durable;
-  // `note` says what failed after that.
+  // Checks that every file is here with its size, and a table file with its
+  // arrays, writes the manifest and deletes what is beyond `keep`. Returns OK
+  // once the manifest is durable; `note` says what failed after that.
   absl::Status Commit(Manifest manifest, std::string* note);
   // Empties the directory of a checkpoint that was not committed.
   absl::Status Discard(const std::string& name);

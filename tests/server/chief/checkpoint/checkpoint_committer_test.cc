@@ -192,13 +192,13 @@ TEST(CheckpointCommitterTest, ABaseStaysWhileAKeptOneExtendsIt) {
 TEST(CheckpointCommitterTest, ATableFileIsCheckedBeforeItCounts) {
   JobDir run;
   ASSERT_TRUE(run.CommitWithRows(5, "").ok());
-  // The file is cut, changed, and missing.
+  // The file is cut, its header is changed, and it is missing.
   Manifest manifest = run.WriteWithRows(10, "");
   const std::string path =
       absl::StrCat(run.directory, "/ckpt-10/", TableFileName(0, 1));
   const std::string good = *Files::Real()->ReadAll(path);
   std::string changed = good;
-  changed.back() ^= 1;
+  changed.replace(changed.find("U64"), 3, "U32");
   for (const std::string& bad : {good.substr(0, good.size() - 1), changed}) {
     ASSERT_TRUE(Files::Real()->WriteAtomically(path, bad).ok());
     const absl::Status status = run.committer.Commit(manifest, &run.note);
@@ -209,6 +209,23 @@ TEST(CheckpointCommitterTest, ATableFileIsCheckedBeforeItCounts) {
   EXPECT_THAT(Message(run.committer.Commit(manifest, &run.note)),
               HasSubstr("host 'elsewhere' wrote it"));
   EXPECT_EQ(run.Newest(), 5);
+}
+
+// A chief that read all rows of all ps would hold up the end of a stop.
+TEST(CheckpointCommitterTest, RowsAreCheckedWhenTheyAreRestored) {
+  JobDir run;
+  const Manifest manifest = run.WriteWithRows(10, "");
+  const std::string path =
+      absl::StrCat(run.directory, "/ckpt-10/", TableFileName(0, 1));
+  std::string changed = *Files::Real()->ReadAll(path);
+  changed.back() ^= 1;
+  ASSERT_TRUE(Files::Real()->WriteAtomically(path, changed).ok());
+  ASSERT_TRUE(run.committer.Commit(manifest, &run.note).ok());
+  const absl::Status status =
+      run.committer.Find(/*verify=*/true, /*allow_older=*/false, &run.note)
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(Message(status), HasSubstr(path));
 }
 
 TEST(CheckpointCommitterTest, OneWhoseBaseIsGoneIsNotCommitted) {
