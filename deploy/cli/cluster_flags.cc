@@ -30,6 +30,9 @@ void AddClusterFlags(CLI::App* app, ClusterOptions* options,
                 "the chief goes on from the newest checkpoint");
   app->add_flag("--allow_older", options->allow_older,
                 "with --resume: if it is damaged, from the one before");
+  app->add_flag("--allow_unguarded", options->allow_unguarded,
+                "with --checkpoints: train even if the store lets two chiefs "
+                "write over each other's checkpoints");
   options->admin = AdminFlags::FromEnvironment();
   AddAdminFlags(app, &options->admin);
   app->get_option("--admin_port")

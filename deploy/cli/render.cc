@@ -85,6 +85,9 @@ void AddTaskFlags(CLI::App* render, RenderOptions* options) {
       ->add_option("--grace", options->grace_seconds,
                    "seconds that a task has to save the job after SIGTERM")
       ->capture_default_str();
+  render->add_flag("--allow_older", options->allow_older,
+                   "as of `weir task`: if the newest checkpoint is damaged, go "
+                   "on from the one before");
 }
 
 void AddImageFlags(CLI::App* render, Flags* flags) {
@@ -146,6 +149,9 @@ void AddStoreFlags(CLI::App* render, RenderOptions* options) {
   render->add_option("--store_secret", options->store_secret,
                      "the Secret whose key `credentials` is AWS's file of that "
                      "name; default the service account's own rights");
+  render->add_flag("--allow_unguarded", options->allow_unguarded,
+                   "as of `weir task`: train even if the store lets two chiefs "
+                   "write over each other's checkpoints");
 }
 
 void AddKubernetesFlags(CLI::App* render, RenderOptions* options) {

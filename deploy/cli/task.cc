@@ -83,6 +83,12 @@ void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
       ->capture_default_str();
   sub->add_flag("--evaluator_expected", options->evaluator_expected,
                 "of the chief: wait for an evaluator's last line");
+  sub->add_flag("--allow_older", options->allow_older,
+                "of the chief: if the newest checkpoint is damaged, go on from "
+                "the one before");
+  sub->add_flag("--allow_unguarded", options->allow_unguarded,
+                "of the chief: train even if the store of --checkpoints lets "
+                "two chiefs write over each other's checkpoints");
   sub->add_option("--grace_seconds", options->grace_seconds,
                   "after SIGTERM: how long the job may take to save itself")
       ->check(CLI::Range(0.0, 3600.0))

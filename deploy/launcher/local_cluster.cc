@@ -62,6 +62,9 @@ void AddChiefFlags(const ClusterOptions& options,
   if (options.allow_older) {
     argv->push_back("--allow_older");
   }
+  if (options.allow_unguarded) {
+    argv->push_back("--allow_unguarded");
+  }
 }
 
 // Exactly one process hosts the chief: its own task or else worker 0.

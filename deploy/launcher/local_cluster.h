@@ -29,6 +29,7 @@ struct ClusterOptions {
   bool chief = false;              // a task of its own
   bool resume = false;             // a flag of the chief
   bool allow_older = false;        // a flag of the chief
+  bool allow_unguarded = false;    // a flag of the chief
   std::string transport = "auto";  // of the workers: "auto", "grpc" or "shm"
   AdminFlags admin = {};           // of the chief, or of the single task
   // How the tasks prove who they are. With tls_dir a task takes the directory

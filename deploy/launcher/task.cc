@@ -64,6 +64,8 @@ absl::StatusOr<SingleTaskOptions> PlanOptions(const TaskOptions& options,
   plan.log = options.log;
   plan.chief = cluster.has_chief();
   plan.resume = true;
+  plan.allow_older = options.allow_older;
+  plan.allow_unguarded = options.allow_unguarded;
   plan.transport = options.transport;
   plan.job_path = options.job_path;
   plan.data_dir = options.data_dir;

@@ -38,6 +38,8 @@ struct TaskOptions {
   std::string device_plugin;
   std::string transport = "auto";
   bool evaluator_expected = false;        // of the chief
+  bool allow_older = false;               // of the chief
+  bool allow_unguarded = false;           // of the chief
   std::vector<std::string> command = {};  // a user's worker or evaluator
   // Of the program, unless that is a user's. Where nobody says a port it is
   // kAdminPort, and missing if another task of the host has it.

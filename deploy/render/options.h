@@ -50,6 +50,8 @@ struct RenderOptions {
   std::string store_endpoint;  // of another store than AWS's
   std::string store_region;
   std::string store_secret;  // name of the Secret with AWS's credentials file
+  bool allow_unguarded = false;  // as --allow_unguarded of `weir task`
+  bool allow_older = false;      // as --allow_older of `weir task`
   int grace_seconds = 25;
   std::string queue;
   std::vector<std::string> tolerations;     // "worker:spot=true:NoSchedule"

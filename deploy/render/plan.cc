@@ -437,6 +437,12 @@ std::vector<std::string> TaskWords(const RenderPlan& plan, const RolePlan& role,
   if (chief && role.reads_job && plan.Find(TaskRole::kEvaluator) != nullptr) {
     words.push_back("--evaluator_expected");
   }
+  if (chief && plan.options.allow_older) {
+    words.push_back("--allow_older");
+  }
+  if (chief && plan.options.allow_unguarded) {
+    words.push_back("--allow_unguarded");
+  }
   if (!role.command.empty()) {
     words.push_back("--");
     words.insert(words.end(), role.command.begin(), role.command.end());

@@ -85,6 +85,7 @@ class SlurmTarget : public Target {
         {"--run_claim", !options.run_claim.empty()},
         {"--checkpoints", !options.checkpoints.empty()},
         {"--store_secret", !options.store_secret.empty()},
+        {"--allow_unguarded", options.allow_unguarded},
         {"--service_account", !options.service_account.empty()},
         {"--secret", !options.secret.empty()},
         {"--tls", options.tls},

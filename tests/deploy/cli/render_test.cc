@@ -62,6 +62,15 @@ TEST(RenderCommandLineTest, TakesTheOppositeOfAFlag) {
   EXPECT_THAT(Read(out), testing::Not(HasSubstr("chief")));
 }
 
+TEST(RenderCommandLineTest, GivesTheChiefWhatItsOwnMessagesAskFor) {
+  const std::string out = MakeTempDir() + "/out.yaml";
+  ASSERT_TRUE(RunRender({"k8s", kJob, "--allow_older", "--allow_unguarded",
+                         "--checkpoints", "s3://bucket/run", "--out", out})
+                  .ok());
+  EXPECT_THAT(Read(out), HasSubstr("- --allow_older\n"));
+  EXPECT_THAT(Read(out), HasSubstr("- --allow_unguarded\n"));
+}
+
 TEST(RenderCommandLineTest, WritesTheRecipeOfAnImage) {
   const std::string folder = MakeTempDir();
   ASSERT_TRUE(

@@ -43,6 +43,12 @@ TEST(RunCommandLineTest, HandsTheChiefsFlagsOnAsTheyWereWritten) {
   }
 }
 
+TEST(RunCommandLineTest, KnowsWhatTheChiefsMessagesAskFor) {
+  for (const std::string flag : {"--allow_older", "--allow_unguarded"}) {
+    EXPECT_THAT(ErrorOf({flag}, {"[no,program]"}), HasSubstr("in PATH"));
+  }
+}
+
 TEST(RunCommandLineTest, RefusesValuesThatCannotBe) {
   const Words cases[] = {
       {"--ps", "0"},        {"--ps", "65"},           {"--workers", "0"},

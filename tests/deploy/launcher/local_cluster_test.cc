@@ -161,8 +161,9 @@ TEST_F(LocalClusterTest, HandsTheUsersChoiceOfSecurityOn) {
 }
 
 TEST_F(LocalClusterTest, OnlyTheProcessThatHostsTheChiefGetsItsFlags) {
-  const std::vector<std::string> flags = {
-      "--resume", "--allow_older", "--init_from", "--evaluator_expected"};
+  const std::vector<std::string> flags = {"--resume", "--allow_older",
+                                          "--allow_unguarded", "--init_from",
+                                          "--evaluator_expected"};
   for (const bool chief : {false, true}) {
     LocalClusterOptions options = JobOptions();
     options.worker_count = 2;
@@ -170,6 +171,7 @@ TEST_F(LocalClusterTest, OnlyTheProcessThatHostsTheChiefGetsItsFlags) {
     options.evaluator = true;
     options.resume = true;
     options.allow_older = true;
+    options.allow_unguarded = true;
     options.init_from = "/i";
     const auto plan = PlanLocalCluster(options);
     ASSERT_TRUE(plan.ok()) << plan.status();
@@ -285,13 +287,14 @@ TEST_F(LocalClusterTest, TheChiefOfACommandGetsItsFlags) {
   options.chief = true;
   options.workdir = "/w";
   options.resume = true;
+  options.allow_unguarded = true;
   options.chief_flags = {"--keep=3", "--checkpoint_every_steps=9"};
   const auto plan = PlanCommandCluster(options);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_THAT(
-      CommandOf(*plan, "chief/0").argv,
-      ElementsAre("/b/server/chief/weir_chief", "--workdir", "/w", "--resume",
-                  "--keep=3", "--checkpoint_every_steps=9"));
+  EXPECT_THAT(CommandOf(*plan, "chief/0").argv,
+              ElementsAre("/b/server/chief/weir_chief", "--workdir", "/w",
+                          "--resume", "--allow_unguarded", "--keep=3",
+                          "--checkpoint_every_steps=9"));
   EXPECT_THAT(CommandOf(*plan, "worker/0").argv,
               ElementsAre("/bin/python", "train.py"));
 }

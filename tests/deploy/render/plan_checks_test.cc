@@ -247,6 +247,8 @@ TEST(PlanChecksTest, EachTargetSaysWhatItHasNot) {
       {{[](auto* o) { o->run_claim = "a"; }, "--run_claim: a batch script"},
        {[](auto* o) { o->checkpoints = "s3://bucket/c"; },
         "--checkpoints: a batch"},
+       {[](auto* o) { o->allow_unguarded = true; },
+        "--allow_unguarded: a batch"},
        {[](auto* o) { o->data_claim = "a"; }, "--data_claim: a batch script"},
        {[](auto* o) { o->gpus = 2; },
         "--gpu 2: under Slurm a worker has one"}});

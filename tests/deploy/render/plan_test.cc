@@ -1,5 +1,9 @@
 #include "deploy/render/plan.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "deploy/render/quantity.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -13,6 +17,7 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsSupersetOf;
 using testing::Not;
 
 RenderJob Job(const std::vector<std::string>& sets = {}) {
@@ -79,6 +84,25 @@ TEST(PlanTest, AWorkerThatHostsTheChiefHasItsWords) {
   options.evaluator = false;
   EXPECT_THAT(Words(Plan(options), TaskRole::kWorker),
               Not(Contains("--evaluator_expected")));
+}
+
+TEST(PlanTest, TheChiefMayTakeAnOlderCheckpointAndAStoreWithoutAGuard) {
+  RenderOptions options = JobOptionsFor("k8s");
+  options.checkpoints = "s3://bucket/run";
+  options.allow_older = true;
+  options.allow_unguarded = true;
+  const RenderPlan plan = Plan(options);
+  for (const RolePlan& role : plan.roles) {
+    for (const char* word : {"--allow_older", "--allow_unguarded"}) {
+      const std::vector<std::string> words = TaskWords(plan, role, "", "");
+      EXPECT_EQ(std::count(words.begin(), words.end(), word),
+                role.role == TaskRole::kChief ? 1 : 0)
+          << role.name() << " " << word;
+    }
+  }
+  options.chief = false;
+  EXPECT_THAT(Words(Plan(options), TaskRole::kWorker),
+              IsSupersetOf({"--allow_older", "--allow_unguarded"}));
 }
 
 TEST(PlanTest, AProgramIsTheWorkerAndMayHaveAnEvaluator) {
