@@ -74,8 +74,12 @@ ALERTS = [
     Alert(
         name="WeirChiefUnreachable",
         # The ps outlive a chief that died, and end before one that is done.
-        expression="up == 0 and on (job, instance) "
-        "last_over_time(weir_job_step[@1h]) and on (job) weir_ps_version",
+        # `up` does not count: a pod that is gone is no target any more, and
+        # one that was replaced may still be one. A script's job may never have
+        # had a chief.
+        expression="count by (job) (weir_ps_version) "
+        "unless on (job) weir_job_step "
+        "and on (job) last_over_time(weir_job_step[@24h])",
         hold="@2m",
         severity="critical",
         summary="The chief of {{ $labels.job }} cannot be scraped",

@@ -166,7 +166,7 @@ class Scene(Processes):
         rules = self.folder / "alerts.yaml"
         rules.write_text(monitoring.alerts(SCALE))
         config = self.folder / "prometheus.json"  # JSON is YAML
-        targets = [f"127.0.0.1:{port}" for port in self.ports.values()]
+        self.name_targets(*self.ports)
         config.write_text(
             json.dumps(
                 {
@@ -179,7 +179,9 @@ class Scene(Processes):
                     "scrape_configs": [
                         {
                             "job_name": "digits",
-                            "static_configs": [{"targets": targets}],
+                            "file_sd_configs": [
+                                {"files": [str(self.targets())]}
+                            ],
                         }
                     ],
                 }
@@ -194,6 +196,17 @@ class Scene(Processes):
                 f"--web.listen-address=127.0.0.1:{self.port}",
             ],
         )
+
+    def targets(self) -> pathlib.Path:
+        """The file that names what Prometheus scrapes; it watches it."""
+        return self.folder / "targets.json"
+
+    def name_targets(self, *names: str) -> None:
+        """These tasks are scraped from now on."""
+        targets = [f"127.0.0.1:{self.ports[name]}" for name in names]
+        new = self.folder / "new.json"
+        new.write_text(json.dumps([{"targets": targets}]))
+        new.replace(self.targets())
 
     def ask(self, path: str, **query: str):
         """What Prometheus's API answers."""
@@ -306,6 +319,15 @@ class PrometheusTest(unittest.TestCase):
             self.assertGreater(share, 0.5, scene.all_logs())
         scene.running["worker/1"].kill()
         scene.check_only({"WeirWorkerAbsent", "WeirTaskUnreachable"})
+
+    def test_a_chief_that_is_killed_and_whose_pod_goes(self):
+        scene = self.scene("async")
+        scene.running["chief/0"].kill()
+        scene.check_only({"WeirChiefUnreachable"})
+        scene.name_targets(*(scene.ports.keys() - {"chief/0"}))
+        gone = "count(up) == 5"
+        scene.wait("a target less", lambda: not scene.values(gone))
+        scene.stays({"WeirChiefUnreachable"})
 
     def test_a_job_that_ends(self):
         # 10 ms for each contribution of two workers: 15 seconds.

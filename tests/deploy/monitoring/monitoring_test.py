@@ -57,6 +57,24 @@ def counted() -> dict[str, str]:
     }
 
 
+def relabeled(labels: dict[str, str], rules: list[dict]) -> dict[str, str]:
+    """What Prometheus makes of a target's labels; {} where it drops it."""
+    labels = dict(labels)
+    for rule in rules:
+        joined = rule.get("separator", ";").join(
+            labels.get(name, "") for name in rule["source_labels"]
+        )
+        match = re.fullmatch(rule.get("regex", "(.*)"), joined)
+        action = rule.get("action", "replace")
+        if action != "replace":
+            if (match is None) == (action == "keep"):
+                return {}
+        elif match:
+            template = rule.get("replacement", "$1").replace("$", "\\")
+            labels[rule["target_label"]] = match.expand(template)
+    return labels
+
+
 class MonitoringTest(unittest.TestCase):
     """One test for each promise of the files."""
 
@@ -96,6 +114,35 @@ class MonitoringTest(unittest.TestCase):
         guide = (ROOT / "docs/monitoring.md").read_text()
         listed = re.findall(r"(?m)^\| `(Weir\w+)`", guide)
         self.assertEqual(listed, [a.name for a in alerts_table.ALERTS])
+
+    def test_the_guides_scrape_configuration_finds_the_pods_that_run(self):
+        guide = (ROOT / "docs/monitoring.md").read_text()
+        (text,) = re.findall(r"(?s)```yaml\n(rule_files:.*?)```", guide)
+        (config,) = yaml.safe_load(text)["scrape_configs"]
+        kubernetes = "__meta_kubernetes_"
+        pod = {
+            "__address__": "10.0.0.1:2222",
+            kubernetes + "namespace": "ml",
+            kubernetes + "pod_annotation_prometheus_io_port": "9464",
+            kubernetes + "pod_annotation_prometheus_io_scrape": "true",
+            kubernetes + "pod_label_app_kubernetes_io_instance": "digits",
+            kubernetes + "pod_label_app_kubernetes_io_name": "weir",
+            kubernetes + "pod_phase": "Running",
+        }
+
+        def target(change: dict[str, str]) -> dict[str, str]:
+            return relabeled(pod | change, config["relabel_configs"])
+
+        self.assertEqual(target({})["__address__"], "10.0.0.1:9464")
+        self.assertEqual(target({})["job"], "ml/digits")
+        for address, wanted in (
+            ("10.0.0.1", "10.0.0.1:9464"),
+            ("[fd00::1]:2222", "[fd00::1]:9464"),
+        ):
+            found = target({"__address__": address})
+            self.assertEqual(found["__address__"], wanted)
+        for phase in ("Succeeded", "Failed"):
+            self.assertEqual(target({kubernetes + "pod_phase": phase}), {})
 
     def test_every_alert_is_tested_firing_and_quiet(self):
         tests = yaml.safe_load((FOLDER / "alerts_test.yaml").read_text())
