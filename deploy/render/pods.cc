@@ -31,13 +31,6 @@ Tree SecurityContext() {
           {"capabilities", {{"drop", {"ALL"}}}}};
 }
 
-Tree Probe(int period_seconds, int failures) {
-  return {{"exec", {{"command", {"weir", "probe"}}}},
-          {"periodSeconds", period_seconds},
-          {"timeoutSeconds", 5},
-          {"failureThreshold", failures}};
-}
-
 Tree Resources(const RolePlan& role) {
   Tree requests = {{"cpu", FormatCpu(role.milli_cpus)},
                    {"memory", FormatMemory(role.memory_request)}};
@@ -252,8 +245,10 @@ Tree Container(const RenderPlan& plan, const RolePlan& role,
   }
   container["resources"] = Resources(role);
   container["securityContext"] = SecurityContext();
-  container["startupProbe"] = Probe(/*period_seconds=*/2, /*failures=*/150);
-  container["readinessProbe"] = Probe(/*period_seconds=*/10, /*failures=*/3);
+  container["readinessProbe"] = {{"exec", {{"command", {"weir", "probe"}}}},
+                                 {"periodSeconds", 10},
+                                 {"timeoutSeconds", 5},
+                                 {"failureThreshold", 3}};
   container["volumeMounts"] = std::move(mounts);
   return container;
 }
@@ -451,9 +446,10 @@ std::vector<Choice> PodChoices(const RenderPlan& plan) {
   return {
       {"terminationGracePeriodSeconds", absl::StrCat(seconds),
        "--grace, and a little for the processes to end"},
-      {"liveness probe", "none",
-       "a ps that is started again has lost its shard; peers notice a task "
-       "that hangs, and `weir task` starts one that ended"},
+      {"liveness and startup probe", "none",
+       "a ps that is started again has lost its shard, and a worker may read "
+       "data for hours before its port answers; peers notice a task that "
+       "hangs, and `weir task` starts one that ended"},
       {"readiness", "weir probe",
        "the kubelet's own gRPC probe speaks no TLS; readiness is for people "
        "and the PodDisruptionBudget, since addresses are published anyway"},

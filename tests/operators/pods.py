@@ -363,7 +363,7 @@ class PodmanHost:
         ]
         for container in spec["containers"]:
             # podman publishes ports on the host, and needs systemd for probes.
-            for name in "ports", "startupProbe", "readinessProbe":
+            for name in "ports", "readinessProbe":
                 container.pop(name, None)
             container["env"].append(
                 {"name": "JOB_COMPLETION_INDEX", "value": str(pod.index)}

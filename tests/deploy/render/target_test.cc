@@ -197,7 +197,16 @@ TEST_P(KubernetesTest, PodsHaveNoRightThatTheyDoNotNeed) {
         "kind: PersistentVolumeClaim", "[weir, probe]"}) {
     EXPECT_THAT(text, HasSubstr(words));
   }
+}
+
+// A worker that hosts the chief may read data for longer than any bound.
+TEST_P(KubernetesTest, NoProbeEndsATask) {
+  RenderOptions options = JobOptionsFor(GetParam());
+  options.chief = false;
+  const std::string text = Rendered(options);
+  EXPECT_THAT(text, HasSubstr("readinessProbe:"));
   EXPECT_THAT(text, Not(HasSubstr("livenessProbe")));
+  EXPECT_THAT(text, Not(HasSubstr("startupProbe")));
 }
 
 TEST_P(KubernetesTest, TakesCertificatesInPlaceOfASecret) {
