@@ -38,6 +38,16 @@ std::string Escaped(const std::string& text) {
   return absl::StrReplaceAll(text, {{"$", "$$"}});
 }
 
+// Every container that asks for a number of GPUs would get the first ones of
+// the host. Workers have others than each other; the evaluator has worker 0's.
+Tree DeviceIds(const RolePlan& role, int index) {
+  Tree ids = Tree::array();
+  for (int i = 0; i < role.gpus; ++i) {
+    ids.push_back(absl::StrCat(index * role.gpus + i));
+  }
+  return ids;
+}
+
 class ComposeTarget : public Target {
  public:
   absl::Status Check(const RenderPlan& plan) const override {
@@ -194,7 +204,7 @@ class ComposeTarget : public Target {
         {"volumes", Volumes(plan, role)}};
     if (role.gpus > 0) {
       const Tree device = {{"driver", "nvidia"},
-                           {"count", role.gpus},
+                           {"device_ids", DeviceIds(role, index)},
                            {"capabilities", {"gpu"}}};
       service["deploy"] = {
           {"resources",

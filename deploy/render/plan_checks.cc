@@ -17,6 +17,7 @@ namespace {
 // A ConfigMap holds 1 MiB, and the object has more than the file.
 constexpr size_t kJobBytesMax = 1000000;
 constexpr int kGraceSecondsMax = 3600;
+constexpr int kGpusMax = 64;  // of one host
 
 absl::Status CheckCounts(const RenderOptions& options) {
   const std::pair<const char*, int> counts[] = {
@@ -36,8 +37,8 @@ absl::Status CheckCounts(const RenderOptions& options) {
     return Invalid("--grace ", options.grace_seconds, ": choose 1 to ",
                    kGraceSecondsMax, " seconds");
   }
-  if (options.gpus < 0) {
-    return Invalid("--gpu ", options.gpus, ": choose 0 or more");
+  if (options.gpus < 0 || options.gpus > kGpusMax) {
+    return Invalid("--gpu ", options.gpus, ": choose 0 to ", kGpusMax);
   }
   return absl::OkStatus();
 }

@@ -50,6 +50,7 @@ TEST(PlanChecksTest, NamesTheNumberThatCannotBe) {
        {[](auto* o) { o->port = 80; }, "--port 80: choose one from 1024"},
        {[](auto* o) { o->grace_seconds = 0; }, "--grace 0: choose 1 to"},
        {[](auto* o) { o->gpus = -1; }, "--gpu -1"},
+       {[](auto* o) { o->gpus = 65; }, "--gpu 65: choose 0 to 64"},
        {[](auto* o) { o->storage = "ten"; }, "--storage: 'ten' is not"}});
 }
 

@@ -163,7 +163,7 @@ TEST_P(TargetTest, MayHaveGpus) {
   options.image = "weir-cuda:1";
   std::string words = "nvidia.com/gpu: \"1\"";
   if (GetParam() == "compose") {
-    words = "count: 1";
+    words = "device_ids: [\"1\"]";
   } else if (GetParam() == "slurm") {
     words = "#SBATCH --gpus=2";
   }
@@ -320,6 +320,16 @@ TEST(ComposeTest, TakesAFolderOrAVolumeOfData) {
   const std::string text = Rendered(options);
   EXPECT_THAT(text, HasSubstr("- data:/data:ro"));
   EXPECT_THAT(text, HasSubstr("    name: clicks\n    external: true\n"));
+}
+
+TEST(ComposeTest, WorkersHaveGpusOfTheirOwn) {
+  RenderOptions options = JobOptionsFor("compose");
+  options.image = "weir-cuda:1";
+  options.gpus = 2;
+  const std::string text = Rendered(options);
+  const size_t second = text.find("  worker-1:");
+  EXPECT_THAT(text.substr(0, second), HasSubstr("device_ids: [\"0\", \"1\"]"));
+  EXPECT_THAT(text.substr(second), HasSubstr("device_ids: [\"2\", \"3\"]"));
 }
 
 TEST(ComposeTest, KeepsTheRunInAnObjectStore) {
