@@ -101,8 +101,8 @@ void AddImageFlags(CLI::App* render, Flags* flags) {
   render->add_option("--containerfile", flags->containerfile,
                      "write there how to build a user's image");
   render->add_option("--gpu", options->gpus,
-                     "GPUs of each worker and of the evaluator; --image must "
-                     "have CUDA's libraries");
+                     "GPUs of each worker, and one of the evaluator; --image "
+                     "must have CUDA's libraries");
   render
       ->add_option("--device", options->device,
                    "as of `weir train`; default by --gpu")

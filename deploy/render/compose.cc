@@ -39,7 +39,8 @@ std::string Escaped(const std::string& text) {
 }
 
 // Every container that asks for a number of GPUs would get the first ones of
-// the host. Workers have others than each other; the evaluator has worker 0's.
+// the host. Workers have others than each other; the evaluator has worker 0's
+// first.
 Tree DeviceIds(const RolePlan& role, int index) {
   Tree ids = Tree::array();
   for (int i = 0; i < role.gpus; ++i) {

@@ -30,7 +30,7 @@ struct RenderOptions {
   std::string weir_image;  // the image of Weir itself
   // Of every task of a job file, or of a user's program; "" for Weir's.
   std::string image;
-  int gpus = 0;                 // of each worker and of the evaluator
+  int gpus = 0;                 // of each worker; an evaluator has one, if any
   std::string device = "auto";  // as --device of `weir train`
 
   std::string data_dir;         // where the data is in a container

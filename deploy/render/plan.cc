@@ -157,6 +157,9 @@ struct RoleMaker {
     role.reads_job = job != nullptr;
     role.reads_data = true;
     role.gpus = plan->options.gpus;
+    if (kind == TaskRole::kEvaluator) {
+      role.gpus = std::min(role.gpus, 1);  // of several it would use the first
+    }
     int threads = 1;
     if (job == nullptr) {
       role.image = plan->options.image;
@@ -431,7 +434,11 @@ std::vector<std::string> TaskWords(const RenderPlan& plan, const RolePlan& role,
     if (!plan.data.folder.empty()) {
       words.push_back(absl::StrCat("--data_dir=", plan.data.folder));
     }
-    words.push_back(absl::StrCat("--device=", plan.device));
+    std::string device = plan.device;
+    if (role.role == TaskRole::kEvaluator && role.gpus == 1) {
+      device = "cuda";  // its container sees no second one
+    }
+    words.push_back(absl::StrCat("--device=", device));
   }
   const bool chief = role.role == TaskRole::kChief || role.hosts_chief;
   if (chief && role.reads_job && plan.Find(TaskRole::kEvaluator) != nullptr) {

@@ -86,6 +86,23 @@ TEST(PlanTest, AWorkerThatHostsTheChiefHasItsWords) {
               Not(Contains("--evaluator_expected")));
 }
 
+TEST(PlanTest, TheEvaluatorHasOneGpuOfThoseOfAWorker) {
+  RenderOptions options = JobOptionsFor("k8s");
+  options.image = "weir-cuda:1";
+  for (const int gpus : {0, 1, 4}) {
+    options.gpus = gpus;
+    const RenderPlan plan = Plan(options);
+    EXPECT_EQ(plan.Find(TaskRole::kWorker)->gpus, gpus);
+    EXPECT_EQ(plan.Find(TaskRole::kEvaluator)->gpus, gpus == 0 ? 0 : 1);
+    EXPECT_EQ(plan.Find(TaskRole::kPs)->gpus, 0);
+  }
+  options.device = "cuda:0,1";
+  EXPECT_THAT(Words(Plan(options), TaskRole::kWorker),
+              Contains("--device=cuda:0,1"));
+  EXPECT_THAT(Words(Plan(options), TaskRole::kEvaluator),
+              Contains("--device=cuda"));
+}
+
 TEST(PlanTest, TheChiefMayTakeAnOlderCheckpointAndAStoreWithoutAGuard) {
   RenderOptions options = JobOptionsFor("k8s");
   options.checkpoints = "s3://bucket/run";
