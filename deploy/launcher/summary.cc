@@ -60,24 +60,6 @@ std::string MillisecondsText(double ms) {
 
 }  // namespace
 
-std::map<std::string, int> TaskCounts(ObjectStore* files,
-                                      const std::string& workdir) {
-  std::map<std::string, int> counts;
-  const auto text = files->ReadAll(absl::StrCat(workdir, "/summary.json"));
-  // A missing file reads as "", which does not parse. A broken one must not
-  // stop a resume either: the counts are only a default.
-  const Json json = Json::parse(text.value_or(""), nullptr, false);
-  if (json.is_object() && json.contains("tasks")) {
-    for (const Json& task : json["tasks"]) {
-      if (task.is_object() && task.contains("role") &&
-          task["role"].is_string()) {
-        ++counts[task["role"].get<std::string>()];
-      }
-    }
-  }
-  return counts;
-}
-
 void ReadCurves(ObjectStore* files, const std::string& workdir, Json* summary) {
   double weighted_staleness = 0;
   double weight = 0;

@@ -6,7 +6,6 @@
 #define DEPLOY_LAUNCHER_SUMMARY_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -27,11 +26,6 @@ void ReadCurves(ObjectStore* files, const std::string& workdir,
 
 // Returns the field `tasks` of summary.json.
 nlohmann::ordered_json TasksJson(const std::vector<LocalTask>& tasks);
-
-// Returns how many tasks of each role the run in `workdir` had when it last
-// ended; empty when it left no summary.json that can be read.
-std::map<std::string, int> TaskCounts(ObjectStore* files,
-                                      const std::string& workdir);
 
 // Returns a whole summary.json for people: one line for each fact.
 std::string SummaryTable(const nlohmann::ordered_json& summary);

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/clock.h"
 #include "common/base/exit_code.h"
@@ -85,8 +86,10 @@ LocalClusterOptions ClusterFor(const TrainOptions& options, const JobSpec& spec,
   cluster.data_dir = AbsolutePlace(options.data_dir);
   std::map<std::string, int> before;
   if (options.resume) {
-    before = TaskCounts(Files::Real(), workdir);
+    before = KeptTaskCounts(workdir);
   }
+  const bool guesses =
+      before.empty() && (options.ps_count == 0 || options.worker_count == 0);
   if (options.ps_count == 0) {
     cluster.ps_count = std::max(before["ps"], 1);
   }
@@ -95,6 +98,19 @@ LocalClusterOptions ClusterFor(const TrainOptions& options, const JobSpec& spec,
   }
   cluster.chief = options.chief || before["chief"] > 0;
   cluster.evaluator = options.evaluator && spec.has_evaluation();
+  if (options.resume) {
+    std::string words = absl::StrCat("resuming with --ps ", cluster.ps_count,
+                                     " --workers ", cluster.worker_count);
+    if (cluster.chief) {
+      words += " --chief";
+    }
+    if (guesses) {
+      words +=
+          "; nothing here says how many tasks the run had, so choose others by "
+          "these flags";
+    }
+    absl::PrintF("%s\n", words);
+  }
   return cluster;
 }
 

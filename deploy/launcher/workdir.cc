@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
+#include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/task/admin_file.h"
 
@@ -108,6 +109,20 @@ absl::Status KeepCluster(const std::string& workdir,
   }
   return Files::Real()->WriteAtomically(JoinPath(workdir, kClusterName),
                                         cluster + "\n");
+}
+
+std::map<std::string, int> KeptTaskCounts(const std::string& workdir) {
+  const auto text = Files::Real()->ReadAll(JoinPath(workdir, kClusterName));
+  // A broken file must not stop a resume: the counts are only a default.
+  const auto json = nlohmann::json::parse(text.value_or(""), nullptr,
+                                          /*allow_exceptions=*/false);
+  std::map<std::string, int> counts;
+  if (json.is_object() && json.contains("cluster")) {
+    for (const auto& [role, addresses] : json["cluster"].items()) {
+      counts[role] = static_cast<int>(addresses.size());
+    }
+  }
+  return counts;
 }
 
 absl::Status KeepSecret(const std::string& workdir,

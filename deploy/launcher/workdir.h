@@ -3,6 +3,7 @@
 #define DEPLOY_LAUNCHER_WORKDIR_H_
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -42,6 +43,10 @@ inline constexpr char kClusterName[] = "cluster.json";
 // written if `workdir` is "".
 absl::Status KeepCluster(const std::string& workdir,
                          const std::string& cluster);
+
+// Returns how many tasks of each role the run in `workdir` had when it was last
+// started, as KeepCluster kept them; empty where that cannot be read.
+std::map<std::string, int> KeptTaskCounts(const std::string& workdir);
 
 // Writes the job's secret, if it has one, to `workdir`/.secret, which only this
 // user may read: WEIR_SECRET_FILE for commands that ask the running job.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/io/files.h"
+#include "deploy/launcher/workdir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
@@ -13,7 +14,9 @@
 namespace weir {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 
 // A job file, a directory for its run, and no programs that could run it.
 TrainOptions MakeOptions() {
@@ -75,6 +78,38 @@ TEST(TrainTest, ResumesOnlyARunThatIsThere) {
   EXPECT_THAT(std::string(code.status().message()),
               HasSubstr("there is no run in " + options.workdir));
   EXPECT_FALSE(std::filesystem::exists(options.workdir));
+}
+
+// As after a launcher that was killed: there is no summary.json.
+TEST(TrainTest, ResumesWithAsManyTasksAsTheRunWasStartedWith) {
+  TrainOptions options = MakeOptions();
+  options.resume = true;
+  ASSERT_TRUE(Files::Real()->MakeDirectories(options.workdir).ok());
+  const std::string cluster = options.workdir + "/cluster.json";
+  const auto resume = [&](const std::string& kept) {
+    EXPECT_TRUE(Files::Real()
+                    ->WriteAtomically(options.workdir + "/job.textproto", "")
+                    .ok());
+    EXPECT_TRUE(Files::Real()->WriteAtomically(cluster, kept).ok());
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(RunTraining(options).status().code(),
+              absl::StatusCode::kNotFound);
+    return testing::internal::GetCapturedStdout();
+  };
+  const std::string kept =
+      R"({"cluster": {"ps": ["a:1", "a:2"], "worker": ["a:3", "a:4", "a:5"],)"
+      R"( "chief": ["a:6"]}})";
+  EXPECT_THAT(resume(kept),
+              HasSubstr("resuming with --ps 2 --workers 3 --chief\n"));
+  const auto counts = KeptTaskCounts(options.workdir);
+  EXPECT_THAT(counts,
+              ElementsAre(Pair("chief", 1), Pair("ps", 2), Pair("worker", 3)));
+  options.worker_count = 1;
+  EXPECT_THAT(resume(kept), HasSubstr("--ps 2 --workers 1 --chief\n"));
+  options.worker_count = 0;
+  EXPECT_THAT(resume("{"), HasSubstr("resuming with --ps 1 --workers 1; noth"));
+  options.ps_count = options.worker_count = 1;
+  EXPECT_THAT(resume("{"), HasSubstr("resuming with --ps 1 --workers 1\n"));
 }
 
 }  // namespace
