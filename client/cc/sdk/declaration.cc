@@ -24,6 +24,19 @@ using google::protobuf::Message;
 // are deferred and sent again, which costs time but never fails.
 constexpr uint64_t kOutOfOrderBytes = uint64_t{256} << 20;
 
+// As of limits.lost_after_seconds in a job file: what is less is no time in
+// milliseconds, and what is far more is none in nanoseconds.
+constexpr double kSecondsMin = 0.001;
+constexpr double kSecondsMax = 86400.0;
+
+absl::Status CheckSeconds(const char* name, double seconds) {
+  if (seconds >= kSecondsMin && seconds <= kSecondsMax) {
+    return absl::OkStatus();
+  }
+  return Invalid("Options.", name, " is ", seconds, "; choose ", kSecondsMin,
+                 " to ", kSecondsMax);
+}
+
 absl::StatusOr<Encoding> ParseEncoding(const std::string& name) {
   Encoding encoding = F32;
   // The SDK's names are the proto's in lower case, and only in lower case.
@@ -162,10 +175,10 @@ absl::Status CheckOptions(const Options& options) {
         absl::StrCat("rank ", options.rank, " is not below worker_count ",
                      options.worker_count));
   }
-  if (!(options.lost_after_seconds > 0.0) ||
-      !(options.start_wait_seconds > 0.0)) {
-    return absl::InvalidArgumentError("times must be positive");
-  }
+  WEIR_RETURN_IF_ERROR(
+      CheckSeconds("lost_after_seconds", options.lost_after_seconds));
+  WEIR_RETURN_IF_ERROR(
+      CheckSeconds("start_wait_seconds", options.start_wait_seconds));
   if (options.groups.empty()) {
     return absl::InvalidArgumentError("Options.groups has no optimizer");
   }

@@ -155,6 +155,9 @@ TEST(JobSpecChecksTest, EveryMistakeInRunningNamesItsField) {
       {{absl::StrCat("limits.block_elements=", Layout::kMaxBlockElements + 16)},
        "limits.block_elements: 786448 is not in [16, 786432]"},
       {{"limits.lost_after_seconds=-1"}, "limits.lost_after_seconds: -1"},
+      {{"limits.lost_after_seconds=0.0001"}, "limits.lost_after_seconds: 0.00"},
+      {{"limits.lost_after_seconds=1e10"},
+       "limits.lost_after_seconds: 10000000000 is not in [0.001, 86400]"},
   });
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "proto/wire/declaration_io.h"
 
@@ -53,7 +54,12 @@ TEST(SdkDeclarationTest, OptionsAreCheckedByName) {
   EXPECT_EQ(CheckOptions(options).message(), "Options.groups has no optimizer");
   options = Good();
   options.lost_after_seconds = 0.0;
-  EXPECT_FALSE(CheckOptions(options).ok());
+  EXPECT_EQ(CheckOptions(options).message(),
+            "Options.lost_after_seconds is 0; choose 0.001 to 86400");
+  options = Good();
+  options.start_wait_seconds = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(CheckOptions(options).message(),
+            "Options.start_wait_seconds is inf; choose 0.001 to 86400");
 }
 
 TEST(SdkDeclarationTest, TensorsAreCheckedByName) {
