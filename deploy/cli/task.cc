@@ -14,6 +14,7 @@
 #include "common/base/status.h"
 #include "deploy/cli/bin_dir.h"
 #include "deploy/cli/command.h"
+#include "deploy/launcher/slurm_step.h"
 #include "proto/task/job_flags.h"
 
 namespace weir {
@@ -40,7 +41,7 @@ void AddSourceFlags(CLI::App* app, OperatorSources* sources) {
   app->add_option("--port_base", sources->port_base,
                   "with --layout: the port of a node's first task; the others "
                   "have the next ones")
-      ->check(CLI::Range(1024, 61000))
+      ->check(CLI::Range(1024, kSlurmPortBaseMax))
       ->capture_default_str();
 }
 

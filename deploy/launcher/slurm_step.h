@@ -24,6 +24,9 @@ absl::StatusOr<std::vector<std::string>> ExpandNodeList(
 // the nodes.
 absl::StatusOr<std::vector<int>> ParseTasksPerNode(const std::string& text);
 
+// The largest port of a node's first task: those of the others come after it.
+inline constexpr int kSlurmPortBaseMax = 61000;
+
 // The addresses of a step's tasks by rank. Ranks are dealt node by node
 // (srun --distribution=block). A task listens at `port_base` and its number on
 // its node, so that tasks which share a node have ports of their own.

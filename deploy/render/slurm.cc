@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/status.h"
+#include "deploy/launcher/slurm_step.h"
 #include "deploy/render/members.h"
 #include "deploy/render/quantity.h"
 #include "deploy/render/yaml.h"
@@ -104,6 +105,12 @@ class SlurmTarget : public Target {
       return Invalid("--gpu ", options.gpus,
                      ": under Slurm a worker has one GPU of those of its node; "
                      "write --gpu 1 and raise --workers");
+    }
+    if (options.port > kSlurmPortBaseMax) {
+      return Invalid("--port ", options.port,
+                     ": under Slurm it is that of a node's first task, and the "
+                     "others have the next ones; choose one up to ",
+                     kSlurmPortBaseMax);
     }
     return absl::OkStatus();
   }

@@ -251,6 +251,7 @@ TEST(PlanChecksTest, EachTargetSaysWhatItHasNot) {
        {[](auto* o) { o->allow_unguarded = true; },
         "--allow_unguarded: a batch"},
        {[](auto* o) { o->data_claim = "a"; }, "--data_claim: a batch script"},
+       {[](auto* o) { o->port = 61001; }, "--port 61001: under Slurm"},
        {[](auto* o) { o->gpus = 2; },
         "--gpu 2: under Slurm a worker has one"}});
   ExpectRefused(JobOptionsFor("compose"),
