@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "common/base/status.h"
 #include "deploy/render/members.h"
 #include "deploy/render/pods.h"
@@ -31,11 +30,6 @@ std::string HostPath(const std::string& path) {
 
 bool IsPath(const std::string& source) {
   return source[0] == '/' || source[0] == '.';
-}
-
-// Compose replaces $ by variables of its caller, unless there are two.
-std::string Escaped(const std::string& text) {
-  return absl::StrReplaceAll(text, {{"$", "$$"}});
 }
 
 // Every container that asks for a number of GPUs would get the first ones of

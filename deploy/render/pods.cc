@@ -1,11 +1,13 @@
 #include "deploy/render/pods.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/exit_code.h"
 #include "common/base/status.h"
 #include "deploy/render/quantity.h"
@@ -54,7 +56,7 @@ std::string IdentityRules(const RenderPlan& plan) {
 
 void AddStoreEnv(const RenderPlan& plan, Tree* env) {
   for (const auto& [name, value] : StoreVariables(plan)) {
-    env->push_back({{"name", name}, {"value", value}});
+    env->push_back({{"name", name}, {"value", Escaped(value)}});
   }
   if (!plan.options.store_secret.empty()) {
     env->push_back({{"name", "AWS_SHARED_CREDENTIALS_FILE"},
@@ -203,8 +205,8 @@ Tree CopyContainer(const RenderPlan& plan) {
                         {"readOnly", true}});
     }
   }
-  command.push_back(data.bucket);
-  command.push_back(data.folder);
+  command.push_back(Escaped(data.bucket));
+  command.push_back(Escaped(data.folder));
   return {{"name", "copy-data"},
           {"image", data.copy_image},
           {"command", command},
@@ -233,12 +235,15 @@ Tree Container(const RenderPlan& plan, const RolePlan& role,
                const PodStyle& style, Tree mounts) {
   const std::string job =
       absl::StrCat(ContainerPaths::kJobFolder, "/", plan.job_file);
+  std::vector<std::string> words =
+      TaskWords(plan, role, job, ContainerPaths::kRun);
+  std::transform(words.begin(), words.end(), words.begin(), Escaped);
   Tree container = {
       {"name", style.container.empty() ? role.name() : style.container},
       {"image", role.image},
       {"imagePullPolicy", "IfNotPresent"},
       {"command", {"weir"}},
-      {"args", TaskWords(plan, role, job, ContainerPaths::kRun)},
+      {"args", words},
       {"env", Env(plan, role, style)}};
   if (const Tree ports = Ports(plan, role, style); !ports.empty()) {
     container["ports"] = ports;
@@ -322,6 +327,10 @@ Tree PodSpec(const RenderPlan& plan, const RolePlan& role,
 }
 
 }  // namespace
+
+std::string Escaped(const std::string& text) {
+  return absl::StrReplaceAll(text, {{"$", "$$"}});
+}
 
 Tree Selector(const RenderPlan& plan) {
   return {{"app.kubernetes.io/name", "weir"},

@@ -27,6 +27,10 @@ struct PodStyle {
   bool never_restarts = true;
 };
 
+// Doubles every $. Kubernetes replaces $(NAME) in a container's words and
+// variables, and compose replaces $NAME, unless there are two.
+std::string Escaped(const std::string& text);
+
 // The port's name, which meshes take for TLS that they must not touch.
 inline constexpr char kPortName[] = "tls-weir";
 

@@ -272,6 +272,16 @@ TEST_P(KubernetesTest, ReadsDataFromAnObjectStore) {
   EXPECT_THAT(text, HasSubstr("kind: PersistentVolumeClaim"));
 }
 
+TEST_P(KubernetesTest, DollarsOfWordsAreNoVariables) {
+  RenderOptions options = ProgramOptionsFor(GetParam());
+  options.command.push_back("$(HOME) and $$");
+  EXPECT_THAT(Rendered(options), HasSubstr("- \"$$(HOME) and $$$$\"\n"));
+  options = JobOptionsFor(GetParam());
+  options.data_bucket = "s3://bucket/$(HOME)";
+  options.data_copy_image = "aws-cli:2";
+  EXPECT_THAT(Rendered(options), HasSubstr("\"s3://bucket/$$(HOME)\""));
+}
+
 TEST_P(KubernetesTest, TakesAVolumeThatIsThere) {
   RenderOptions options = JobOptionsFor(GetParam());
   options.run_claim = "shared";
