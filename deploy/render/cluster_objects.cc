@@ -12,7 +12,9 @@
 namespace weir {
 namespace {
 
-constexpr int kDnsPort = 53;
+// Of a cluster's DNS. A policy counts the port of the pod behind a Service: on
+// OpenShift that is 5353.
+constexpr int kDnsPorts[] = {53, 5353};
 
 Tree Port(const char* protocol, int port) {
   return {{"protocol", protocol}, {"port", port}};
@@ -58,6 +60,32 @@ Manifest RunVolumeClaim(const RenderPlan& plan) {
        {"spec", spec}}};
 }
 
+// Whom the pods may call.
+Tree Egress(const RenderPlan& plan, const Tree& pods, const Tree& task_port) {
+  Tree egress = Tree::array();
+  egress.push_back({{"to", Tree::array({pods})}, {"ports", task_port}});
+  Tree dns = Tree::array();
+  for (const int port : kDnsPorts) {
+    dns.push_back(Port("UDP", port));
+    dns.push_back(Port("TCP", port));
+  }
+  egress.push_back({{"ports", dns}});
+  Tree store = Tree::array();
+  for (const int port : StorePorts(plan)) {
+    store.push_back(Port("TCP", port));
+  }
+  if (!store.empty()) {
+    egress.push_back({{"ports", store}});
+  }
+  if (!plan.options.store_endpoint.empty()) {
+    // The store may be behind a Service, whose pods have a port that nobody
+    // has told us.
+    const Tree anywhere = {{"namespaceSelector", Tree::object()}};
+    egress.push_back({{"to", Tree::array({anywhere})}});
+  }
+  return egress;
+}
+
 Manifest Network(const RenderPlan& plan) {
   const Tree pods = {{"podSelector", {{"matchLabels", Selector(plan)}}}};
   const Tree task_port = Tree::array({Port("TCP", plan.options.port)});
@@ -82,19 +110,7 @@ Manifest Network(const RenderPlan& plan) {
   } else {
     comment.push_back("They may call each other and the cluster's DNS.");
     spec["policyTypes"].push_back("Egress");
-    Tree egress = Tree::array();
-    egress.push_back({{"to", Tree::array({pods})}, {"ports", task_port}});
-    egress.push_back({{"ports", Tree::array({Port("UDP", kDnsPort),
-                                             Port("TCP", kDnsPort)})}});
-    const std::set<int> store_ports = StorePorts(plan);
-    if (!store_ports.empty()) {
-      Tree ports = Tree::array();
-      for (const int port : store_ports) {
-        ports.push_back(Port("TCP", port));
-      }
-      egress.push_back({{"ports", ports}});
-    }
-    spec["egress"] = std::move(egress);
+    spec["egress"] = Egress(plan, pods, task_port);
   }
   return {comment,
           {{"apiVersion", "networking.k8s.io/v1"},

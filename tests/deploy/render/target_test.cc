@@ -17,6 +17,7 @@
 namespace weir {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -308,6 +309,22 @@ TEST_P(KubernetesTest, KeepsTheRunInAnObjectStore) {
         "create secret generic keys --from-file=credentials=FILE"}) {
     EXPECT_THAT(text, HasSubstr(words));
   }
+}
+
+// A policy counts the port of the pod behind a Service, which is another one.
+TEST_P(KubernetesTest, LetsThePodsOutToServices) {
+  RenderOptions options = JobOptionsFor(GetParam());
+  options.checkpoints = "s3://bucket/run";
+  const std::string anywhere = "    - to:\n        - namespaceSelector: {}\n";
+  const std::string of_aws = Rendered(options);
+  EXPECT_EQ(Count(of_aws, "port: 5353\n"), 2);  // OpenShift's DNS
+  EXPECT_THAT(of_aws, Not(HasSubstr(anywhere)));
+  options.store_endpoint = "https://minio.store";
+  const std::string text = Rendered(options);
+  const size_t egress = text.find("  egress:\n");
+  ASSERT_NE(egress, std::string::npos);
+  EXPECT_THAT(text.substr(egress, text.find("---", egress) - egress),
+              EndsWith(anywhere));
 }
 
 // One ps alone: a budget would block every drain of its node.
