@@ -18,9 +18,10 @@ namespace {
 
 // A label of DNS.
 constexpr size_t kLabelCharsMax = 63;
-// Failures that a Job counts are those that no other rule has decided, such as
-// a container that ran out of memory. Each costs one more pod, later each time.
-constexpr int kBackoffLimit = 1000;
+// A failure that counts costs one more pod, later each time. One cause, such as
+// a chief that is away, may be a failure of all pods, again and again.
+constexpr int kNewPodsMin = 1000;
+constexpr int kNewPodsPerPod = 100;
 // Beyond Weir's own grace: for the processes to end after the checkpoint.
 constexpr int kGraceExtraSeconds = 5;
 // 0440: for the group alone, which fsGroup makes the task's. Weir refuses a
@@ -332,6 +333,10 @@ std::string Escaped(const std::string& text) {
   return absl::StrReplaceAll(text, {{"$", "$$"}});
 }
 
+int NewPodsMax(int pods) {
+  return std::max(kNewPodsMin, kNewPodsPerPod * pods);
+}
+
 Tree Selector(const RenderPlan& plan) {
   return {{"app.kubernetes.io/name", "weir"},
           {"app.kubernetes.io/instance", plan.name}};
@@ -428,7 +433,7 @@ Tree IndexedJobSpec(const RenderPlan& plan, const RolePlan& role,
   return {{"completionMode", "Indexed"},
           {"completions", role.count},
           {"parallelism", role.count},
-          {"backoffLimit", kBackoffLimit},
+          {"backoffLimit", NewPodsMax(role.count)},
           {"podReplacementPolicy", "Failed"},
           {"podFailurePolicy", {{"rules", rules}}},
           {"template", PodTemplate(plan, role, style)}};

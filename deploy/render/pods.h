@@ -31,6 +31,11 @@ struct PodStyle {
 // variables, and compose replaces $NAME, unless there are two.
 std::string Escaped(const std::string& text);
 
+// How many pods may be made anew, after failures that no other rule has decided
+// (such as a container that ran out of memory), in the whole life of `pods`
+// ones.
+int NewPodsMax(int pods);
+
 // The port's name, which meshes take for TLS that they must not touch.
 inline constexpr char kPortName[] = "tls-weir";
 

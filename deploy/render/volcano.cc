@@ -14,9 +14,6 @@
 namespace weir {
 namespace {
 
-// How often pods may be made again in the whole life of the job.
-constexpr int kRetriesMax = 1000;
-
 std::string HostName(const RenderPlan& plan, const RolePlan& role, int index) {
   return absl::StrCat(plan.name, "-", role.name(), "-", index);
 }
@@ -87,7 +84,7 @@ class VolcanoTarget : public Target {
     if (!plan.options.queue.empty()) {
       spec["queue"] = plan.options.queue;
     }
-    spec["maxRetry"] = kRetriesMax;
+    spec["maxRetry"] = NewPodsMax(plan.task_count());
     spec["plugins"] = {{"tensorflow", tensorflow},
                        {"svc",
                         {"--publish-not-ready-addresses=true",

@@ -327,6 +327,21 @@ TEST_P(KubernetesTest, LetsThePodsOutToServices) {
               EndsWith(anywhere));
 }
 
+// One cause fails all pods: of 1,000 workers each may need some new ones.
+TEST_P(KubernetesTest, MakesMoreNewPodsForMoreTasks) {
+  const bool volcano = GetParam() == "volcano";
+  const std::string field = volcano ? "maxRetry: " : "backoffLimit: ";
+  RenderOptions options = ProgramOptionsFor(GetParam());
+  EXPECT_THAT(Rendered(options), HasSubstr(field + "1000\n"));
+  options.worker_count = 1000;
+  if (volcano) {
+    EXPECT_THAT(Rendered(options), HasSubstr("maxRetry: 100300\n"));
+  } else if (GetParam() != "tfjob") {  // which counts no new pod
+    EXPECT_EQ(Count(Rendered(options), "backoffLimit: 1000\n"), 2);
+    EXPECT_EQ(Count(Rendered(options), "backoffLimit: 100000\n"), 1);
+  }
+}
+
 // One ps alone: a budget would block every drain of its node.
 TEST_P(KubernetesTest, HasNoBudgetThatNobodyCanKeep) {
   RenderOptions options = JobOptionsFor(GetParam());
