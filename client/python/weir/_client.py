@@ -597,10 +597,9 @@ def connect(
       transport: "auto" (shared memory to servers on this host), "grpc", "shm".
       checksum: CRC32C of what travels, which finds damage that TCP does not:
         "auto" (to servers on other hosts), "on", "off".
-      start_wait: seconds to wait for the servers, for worker 0, and for a
-        chief that is away; at most 86400.
-      lost_after: seconds without an answer, before a server counts as lost;
-        at most 86400.
+      start_wait: seconds, up to 86400, to wait for the servers, for worker 0,
+        and for a chief that is away.
+      lost_after: up to 86400 s without an answer make a server count as lost.
       push_encoding, pull_encoding: what travels in place of float32: "f32",
         "bf16", "f16", "int8"; pushes also "top_k", that fraction of the
         gradients. What a push loses is added to the next one.

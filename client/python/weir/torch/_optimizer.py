@@ -151,12 +151,6 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def _connect(self, mode: str, staleness: int) -> None:
         connection = dict(self._context.connection or {})
-        odd = [e.name for e in self._entries if not e.finite]
-        if odd and connection.get("pull_encoding") == "int8":
-            raise InvalidArgument(
-                f"the buffer '{odd[0]}' has NaN or Inf, which make NaN of the "
-                "values beside them with pull_encoding='int8': use another one"
-            )
         client = _client.connect(**connection)
         try:
             client.declare(
