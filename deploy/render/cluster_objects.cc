@@ -36,7 +36,7 @@ std::set<int> StorePorts(const RenderPlan& plan) {
   return ports;
 }
 
-Manifest JobFile(const RenderPlan& plan) {
+Document JobFile(const RenderPlan& plan) {
   return {{"The job file, as it was rendered. --set stands in the tasks'",
            "arguments."},
           {{"apiVersion", "v1"},
@@ -45,7 +45,7 @@ Manifest JobFile(const RenderPlan& plan) {
            {"data", {{plan.job_file, plan.job_text}}}}};
 }
 
-Manifest RunVolumeClaim(const RenderPlan& plan) {
+Document RunVolumeClaim(const RenderPlan& plan) {
   Tree spec = {{"accessModes", {"ReadWriteMany"}}};
   if (!plan.options.storage_class.empty()) {
     spec["storageClassName"] = plan.options.storage_class;
@@ -86,7 +86,7 @@ Tree Egress(const RenderPlan& plan, const Tree& pods, const Tree& task_port) {
   return egress;
 }
 
-Manifest Network(const RenderPlan& plan) {
+Document Network(const RenderPlan& plan) {
   const Tree pods = {{"podSelector", {{"matchLabels", Selector(plan)}}}};
   const Tree task_port = Tree::array({Port("TCP", plan.options.port)});
   Tree spec = {
@@ -131,7 +131,7 @@ int PodsThatStay(const RenderPlan& plan) {
   return pods;
 }
 
-Manifest DisruptionBudget(const RenderPlan& plan) {
+Document DisruptionBudget(const RenderPlan& plan) {
   Tree components = {"ps"};
   if (plan.Find(TaskRole::kChief) != nullptr) {
     components.push_back("chief");
@@ -208,8 +208,8 @@ std::vector<std::string> HeadComment(const RenderPlan& plan,
   return lines;
 }
 
-std::vector<Manifest> ClusterObjects(const RenderPlan& plan) {
-  std::vector<Manifest> objects;
+std::vector<Document> ClusterObjects(const RenderPlan& plan) {
+  std::vector<Document> objects;
   if (!plan.job_text.empty()) {
     objects.push_back(JobFile(plan));
   }
@@ -223,7 +223,7 @@ std::vector<Manifest> ClusterObjects(const RenderPlan& plan) {
   return objects;
 }
 
-Manifest HeadlessService(const RenderPlan& plan) {
+Document HeadlessService(const RenderPlan& plan) {
   // The port carries gRPC in mutual TLS from task to task. "https" is the
   // registered name of that: a mesh passes it through, where "h2c" or "grpc"
   // would make it read plaintext.
@@ -244,7 +244,7 @@ Manifest HeadlessService(const RenderPlan& plan) {
 }
 
 std::string KubernetesFile(std::vector<std::string> head,
-                           std::vector<Manifest> documents) {
+                           std::vector<Document> documents) {
   std::vector<std::string>* const first = &documents.front().comment;
   head.emplace_back("");
   head.insert(head.end(), first->begin(), first->end());

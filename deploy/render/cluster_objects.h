@@ -24,14 +24,14 @@ std::vector<std::string> HeadComment(const RenderPlan& plan,
 
 // ConfigMap, PersistentVolumeClaim, NetworkPolicy, PodDisruptionBudget; each
 // where the job needs it.
-std::vector<Manifest> ClusterObjects(const RenderPlan& plan);
+std::vector<Document> ClusterObjects(const RenderPlan& plan);
 
 // The headless Service that gives pods their names.
-Manifest HeadlessService(const RenderPlan& plan);
+Document HeadlessService(const RenderPlan& plan);
 
 // Writes the documents, the first one behind `head`.
 std::string KubernetesFile(std::vector<std::string> head,
-                           std::vector<Manifest> documents);
+                           std::vector<Document> documents);
 
 // Adds to a target's own choices those of its pods and of these objects.
 std::vector<Choice> WithClusterChoices(std::vector<Choice> own,

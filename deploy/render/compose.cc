@@ -91,7 +91,7 @@ class ComposeTarget : public Target {
     }
     const Tree body = {
         {"name", plan.name}, {"services", services}, {"volumes", volumes}};
-    const std::vector<Manifest> documents = {{Head(plan), body}};
+    const std::vector<Document> documents = {{Head(plan), body}};
     return ToYaml(documents);
   }
 

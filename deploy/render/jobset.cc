@@ -34,7 +34,7 @@ class JobSetTarget : public Target {
   }
 
   std::string Render(const RenderPlan& plan) const override {
-    std::vector<Manifest> documents = ClusterObjects(plan);
+    std::vector<Document> documents = ClusterObjects(plan);
     documents.push_back(JobSet(plan));
     std::vector<std::string> head = HeadComment(
         plan, absl::StrCat("Weir job ", plan.name, " for JobSet 0.8+."),
@@ -53,7 +53,7 @@ class JobSetTarget : public Target {
   }
 
  private:
-  static Manifest JobSet(const RenderPlan& plan) {
+  static Document JobSet(const RenderPlan& plan) {
     const std::string cluster =
         ClusterText(plan, [&](const RolePlan& role, int index) {
           return absl::StrCat(HostName(plan, role, index), ".", plan.name);

@@ -30,7 +30,7 @@ class K8sTarget : public Target {
   }
 
   std::string Render(const RenderPlan& plan) const override {
-    std::vector<Manifest> documents = ClusterObjects(plan);
+    std::vector<Document> documents = ClusterObjects(plan);
     documents.push_back(HeadlessService(plan));
     const std::string cluster =
         ClusterText(plan, [&](const RolePlan& role, int index) {
@@ -64,7 +64,7 @@ class K8sTarget : public Target {
   }
 
  private:
-  static Manifest Job(const RenderPlan& plan, const RolePlan& role,
+  static Document Job(const RenderPlan& plan, const RolePlan& role,
                       const std::string& cluster) {
     PodStyle style;
     style.port_name = kPortName;

@@ -41,7 +41,7 @@ class TfJobTarget : public Target {
   }
 
   std::string Render(const RenderPlan& plan) const override {
-    std::vector<Manifest> documents = ClusterObjects(plan);
+    std::vector<Document> documents = ClusterObjects(plan);
     documents.push_back(Job(plan));
     std::vector<std::string> head = HeadComment(
         plan,
@@ -62,7 +62,7 @@ class TfJobTarget : public Target {
   }
 
  private:
-  static Manifest Job(const RenderPlan& plan) {
+  static Document Job(const RenderPlan& plan) {
     Tree replicas = Tree::object();
     for (const RolePlan& role : plan.roles) {
       PodStyle style;

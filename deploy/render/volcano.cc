@@ -44,7 +44,7 @@ class VolcanoTarget : public Target {
   }
 
   std::string Render(const RenderPlan& plan) const override {
-    std::vector<Manifest> documents = ClusterObjects(plan);
+    std::vector<Document> documents = ClusterObjects(plan);
     documents.push_back(Job(plan));
     std::vector<std::string> head = HeadComment(
         plan, absl::StrCat("Weir job ", plan.name, " for Volcano 1.12+."),
@@ -63,7 +63,7 @@ class VolcanoTarget : public Target {
   }
 
  private:
-  static Manifest Job(const RenderPlan& plan) {
+  static Document Job(const RenderPlan& plan) {
     const Tree done = {{"event", "TaskCompleted"}, {"action", "CompleteJob"}};
     Tree tasks = Tree::array();
     Tree tensorflow = Tree::array();

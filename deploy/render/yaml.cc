@@ -215,9 +215,9 @@ std::string ToYaml(const Tree& body) {
   return writer.Take();
 }
 
-std::string ToYaml(const std::vector<Manifest>& documents) {
+std::string ToYaml(const std::vector<Document>& documents) {
   std::string text;
-  for (const Manifest& document : documents) {
+  for (const Document& document : documents) {
     if (!text.empty()) {
       text += "---\n";
     }

@@ -24,14 +24,15 @@ namespace weir {
 
 using Tree = nlohmann::ordered_json;
 
-struct Manifest {
+// A document of a file.
+struct Document {
   std::vector<std::string> comment;  // lines without their "# "
   Tree body;
 };
 
 // REQUIRES: every text is UTF-8.
 std::string ToYaml(const Tree& body);
-std::string ToYaml(const std::vector<Manifest>& documents);
+std::string ToYaml(const std::vector<Document>& documents);
 
 // Cuts the text at blanks into lines of at most `columns`, where its words
 // allow it.

@@ -21,6 +21,7 @@ from checks import (
     sizes,
     system_includes,
     targets,
+    type_names,
 )
 from checks.tree import SOURCE, Tree
 
@@ -52,6 +53,7 @@ CHECKS = (
     layers.check_room_table,
     layers.check_seams,
     system_includes.check_system_includes,
+    type_names.check_type_names,
     form.check_columns,
     form.check_guards,
     form.check_header_comments,

@@ -241,6 +241,33 @@ class StyleCheckTest(unittest.TestCase):
         (found,) = findings(tree)
         self.assertIn("headers.txt:3: say in", found)
 
+    def test_types_have_names_of_their_own(self):
+        inside = "namespace {}{{\n{}\n}}  // namespace\n"
+        tree = good_tree()
+        tree["proto/a.proto"] = "// A.\npackage weir;\nmessage A {\n}\n"
+        tree["proto/BUILD"] = 'proto_library(\n    srcs = ["a.proto"],\n)\n'
+        for namespace, type_of, wrong in (
+            ("weir ", "struct A {};", True),
+            ("weir ", "class A final : public B {\n};", True),
+            ("weir ", "class A;", False),
+            ("weir ", "struct A::B {};", False),
+            ("weir ", "struct Ab {};", False),
+            ("weir::sdk ", "struct A {};", False),
+            ("", "struct A {};", False),
+        ):
+            text = inside.format(namespace, type_of)
+            tree[A_CC] = f'#include "common/io/a.h"\n{text}'
+            with self.subTest(type_of, namespace=namespace):
+                self.assertEqual(
+                    findings(tree),
+                    [
+                        "proto/a.proto:3: weir::A is also a type of common/io/a.cc: "
+                        "give it a name of its own"
+                    ]
+                    if wrong
+                    else [],
+                )
+
     def test_sizes_are_bounded(self):
         body = "// x\n" * 300
         self.expect(A_H, header(A_H, body), "304 lines")

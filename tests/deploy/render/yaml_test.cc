@@ -87,7 +87,7 @@ TEST(YamlTest, WritesListsInOneLineWhereTheyFit) {
 }
 
 TEST(YamlTest, PutsCommentsBeforeTheirDocuments) {
-  const std::vector<Manifest> documents = {{{"one", "", "two"}, {{"a", 1}}},
+  const std::vector<Document> documents = {{{"one", "", "two"}, {{"a", 1}}},
                                            {{}, {{"b", 2}}}};
   EXPECT_EQ(ToYaml(documents), "# one\n#\n# two\na: 1\n---\nb: 2\n");
 }
