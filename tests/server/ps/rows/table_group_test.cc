@@ -189,7 +189,7 @@ TEST(TableGroupTest, BadInputIsRefusedAndNamed) {
   EXPECT_THAT(refused(twice, {1, 1}), HasSubstr("table \"u\""));
   PushRowsChunk weight = empty;
   weight.mutable_push()->set_weight(-1);
-  EXPECT_THAT(refused(weight, {}), HasSubstr("weight -1"));
+  EXPECT_THAT(refused(weight, {}), HasSubstr("weight: -1"));
   PushRowsChunk rate = empty;
   rate.add_rate()->set_table(5);
   EXPECT_THAT(refused(rate, {}), HasSubstr("rate of table 5"));
