@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 from free_ports import free_port
 
@@ -83,6 +84,27 @@ class Servers:
             PYTHONUNBUFFERED="1",
             OMP_NUM_THREADS="1",
         )
+
+
+class TorchTestCase(unittest.TestCase):
+    """Each test is a worker that has begun `weir.torch.init`."""
+
+    server_count = 2
+
+    def setUp(self):
+        self.servers = Servers(self.server_count)
+        self.addCleanup(self.servers.__exit__)
+        import weir.torch  # PyTorch, which takes long and few tests need
+
+        weir.torch.init(ps=self.servers.addresses)
+        self.addCleanup(self.close)
+
+    def close(self):
+        import weir.torch
+
+        optimizer = weir.torch._context.context().optimizer
+        if optimizer is not None:
+            optimizer._client.close()
 
 
 def run_scripts(servers, script, size, arguments=(), timeout=120):

@@ -12,7 +12,7 @@ from torch import nn
 
 import weir
 import weir.torch
-from servers import Servers
+from servers import Servers, TorchTestCase
 
 IDS = (1000, 300, 50)  # of the three tables
 DIM = 8
@@ -284,19 +284,7 @@ RULES = {
 }
 
 
-class TorchTablesTest(unittest.TestCase):
-    def setUp(self):
-        servers = Servers(2)
-        self.addCleanup(servers.__exit__)
-        self.servers = servers
-        weir.torch.init(ps=servers.addresses)
-        self.addCleanup(self.close)
-
-    def close(self):
-        optimizer = weir.torch._context.context().optimizer
-        if optimizer is not None:
-            optimizer._client.close()
-
+class TorchTablesTest(TorchTestCase):
     def distributed(self, model, lr=0.1, **options):
         return weir.torch.DistributedOptimizer(
             torch.optim.SGD(model.parameters(), lr=lr), model=model, **options

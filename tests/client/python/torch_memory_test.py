@@ -14,7 +14,7 @@ from torch import nn
 
 import weir
 import weir.torch
-from servers import Servers
+from servers import TorchTestCase
 
 
 def net():
@@ -28,18 +28,7 @@ def loss_of(model, step):
     return nn.functional.cross_entropy(model(x), x[:, :3].argmax(1))
 
 
-class TorchMemoryTest(unittest.TestCase):
-    def setUp(self):
-        self.servers = Servers(2)
-        self.addCleanup(self.servers.__exit__)
-        weir.torch.init(ps=self.servers.addresses)
-        self.addCleanup(self.close)
-
-    def close(self):
-        optimizer = weir.torch._context.context().optimizer
-        if optimizer is not None:
-            optimizer._client.close()
-
+class TorchMemoryTest(TorchTestCase):
     def sgd(self, model, **options):
         return weir.torch.DistributedOptimizer(
             torch.optim.SGD(model.parameters(), lr=0.1), model=model, **options

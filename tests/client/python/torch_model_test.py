@@ -9,7 +9,7 @@ from torch import nn
 
 import weir
 import weir.torch
-from servers import Servers, run_scripts
+from servers import TorchTestCase, run_scripts
 from weir.torch import _model
 
 # A model whose buffers are not finite; the mask stays, `lowest` does not.
@@ -105,17 +105,8 @@ class EntriesTest(unittest.TestCase):
                 self.assertIn(f" {lost},", str(caught.exception))
 
 
-class ServedTest(unittest.TestCase):
-    def setUp(self):
-        self.servers = Servers(1)
-        self.addCleanup(self.servers.__exit__)
-        weir.torch.init(ps=self.servers.addresses)
-        self.addCleanup(self.close)
-
-    def close(self):
-        optimizer = weir.torch._context.context().optimizer
-        if optimizer is not None:
-            optimizer._client.close()
+class ServedTest(TorchTestCase):
+    server_count = 1
 
     def test_a_mask_of_infinities_is_beside_what_trains(self):
         script = (

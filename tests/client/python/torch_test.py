@@ -13,7 +13,7 @@ from torch import nn
 
 import weir
 import weir.torch
-from servers import Servers
+from servers import TorchTestCase
 
 
 def net():
@@ -38,20 +38,7 @@ def loss_of(model, step):
     return nn.functional.cross_entropy(model(x), y)
 
 
-class TorchTest(unittest.TestCase):
-    def setUp(self):
-        servers = Servers(2)
-        self.addCleanup(servers.__exit__)
-        self.servers = servers
-        self.clients = []
-        weir.torch.init(ps=servers.addresses)
-        self.addCleanup(self.close)
-
-    def close(self):
-        optimizer = weir.torch._context.context().optimizer
-        if optimizer is not None:
-            optimizer._client.close()
-
+class TorchTest(TorchTestCase):
     def again(self):
         """A new process of this worker, as far as the servers can tell."""
         self.close()
