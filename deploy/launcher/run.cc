@@ -40,9 +40,8 @@ absl::StatusOr<std::vector<std::string>> EvaluatorCommand(
 
 // Turns the options into a plan of tasks. Makes the working directory last, so
 // that a wrong option leaves nothing behind.
-// `workdir` becomes the run's directory.
-absl::StatusOr<LocalCluster> Plan(const RunOptions& options,
-                                  std::string* workdir) {
+// `workdir` becomes the run's directory, if it has one.
+absl::StatusOr<LocalCluster> Plan(const RunOptions& options, Workdir* workdir) {
   if (options.command.empty()) {
     return absl::InvalidArgumentError(
         "there is no command; write it after --: weir run "
@@ -72,11 +71,12 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options,
   cluster.evaluator = *evaluator;
   if (!options.workdir.empty() || options.chief) {
     WEIR_ASSIGN_OR_RETURN(
-        cluster.workdir,
+        *workdir,
         PrepareWorkdir({.workdir = options.workdir,
                         .name = RunName(options.command),
                         .resume = options.resume && options.checkpoints.empty(),
                         .exclusive = options.chief}));
+    cluster.workdir = workdir->path;
     if (options.workdir.empty()) {
       std::fprintf(stderr, "weir run: working directory %s\n",
                    cluster.workdir.c_str());
@@ -85,16 +85,15 @@ absl::StatusOr<LocalCluster> Plan(const RunOptions& options,
   WEIR_ASSIGN_OR_RETURN(LocalCluster plan, PlanCommandCluster(cluster));
   WEIR_RETURN_IF_ERROR(KeepSecret(cluster.workdir, plan.security));
   WEIR_RETURN_IF_ERROR(KeepCluster(cluster.workdir, plan.cluster_json));
-  *workdir = cluster.workdir;
   return plan;
 }
 
 }  // namespace
 
 absl::StatusOr<int> RunCommand(const RunOptions& options) {
-  std::string workdir;
+  Workdir workdir;
   WEIR_ASSIGN_OR_RETURN(const LocalCluster plan, Plan(options, &workdir));
-  PageAnnouncer page(options.admin, workdir, plan.security,
+  PageAnnouncer page(options.admin, workdir.path, plan.security,
                      [](const std::string& line) {
                        std::fprintf(stderr, "weir run: %s\n", line.c_str());
                      });

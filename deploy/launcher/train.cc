@@ -151,11 +151,12 @@ absl::StatusOr<int> RunTraining(const TrainOptions& options) {
                         LoadJobSpec(options.job_path, options.sets));
   // What is resumed may be elsewhere, and this directory new.
   const bool resumes_here = options.resume && options.checkpoints.empty();
-  WEIR_ASSIGN_OR_RETURN(const std::string workdir,
+  WEIR_ASSIGN_OR_RETURN(const Workdir held,
                         PrepareWorkdir({.workdir = options.workdir,
                                         .name = spec.name(),
                                         .resume = resumes_here,
                                         .mark = kJobName}));
+  const std::string& workdir = held.path;
   const std::string place = PlaceOfRun(workdir, options.checkpoints);
   if (options.resume &&
       JobIsDone(AnyStore(), place, CanonicalJobSpecText(spec))) {

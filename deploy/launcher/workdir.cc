@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/identity.h"
 #include "common/base/status.h"
 #include "common/io/files.h"
 #include "nlohmann/json.hpp"
@@ -19,6 +20,7 @@ namespace weir {
 namespace {
 
 constexpr char kStamp[] = "%Y%m%d-%H%M%S";
+constexpr char kLockName[] = ".launcher";
 
 // Whether `run` is the name of a run of `name`: its time follows. A job "a" has
 // no part in the runs of a job "a-b".
@@ -46,18 +48,44 @@ absl::Status CheckHoldsNoRun(const std::string& workdir) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
-                                           bool resume) {
-  if (!resume) {
-    const std::time_t now = std::time(nullptr);
+// Makes the directory of a new run, and returns its name. A run that begins in
+// the same second as another one gets the name of a second that follows.
+absl::StatusOr<std::string> MakeNewRun(const std::string& name) {
+  WEIR_RETURN_IF_ERROR(Files::Real()->MakeDirectories("runs"));
+  for (std::time_t time = std::time(nullptr);; ++time) {
     std::tm local = {};
-    localtime_r(&now, &local);
+    localtime_r(&time, &local);
     char stamp[32];
     std::strftime(stamp, sizeof(stamp), kStamp, &local);
-    return absl::StrCat("runs/", name, "-", stamp);
+    std::string run = absl::StrCat("runs/", name, "-", stamp);
+    const absl::Status made = Files::Real()->MakeDirectory(run);
+    if (made.ok()) {
+      return run;
+    }
+    if (!absl::IsAlreadyExists(made)) {
+      return made;
+    }
   }
+}
+
+absl::StatusOr<std::unique_ptr<HeldLock>> Lock(const std::string& workdir) {
+  auto lock = Files::Real()->TryLock(
+      JoinPath(workdir, kLockName),
+      absl::StrCat("process ", ProcessId(), " on ", HostName()));
+  if (absl::IsAlreadyExists(lock.status())) {
+    return Invalid("--workdir ", workdir, " is in use by another launcher, ",
+                   lock.status().message(),
+                   ": end that one, or take another directory");
+  }
+  if (absl::IsUnimplemented(lock.status())) {
+    return nullptr;  // training without a lock is worth more than no training
+  }
+  return lock;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> NewestRun(const std::string& name) {
   // The larger pair wins: first a run with a checkpoint, then the later time,
   // since the stamps above sort as they follow in time. A run that ended before
   // its first checkpoint must not hide an older one that has hours of work.
@@ -80,11 +108,12 @@ absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
   return "runs/" + newest.second;
 }
 
-absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use) {
+absl::StatusOr<Workdir> PrepareWorkdir(const WorkdirUse& use) {
   Files* files = Files::Real();
   std::string workdir = use.workdir;
   if (workdir.empty()) {
-    WEIR_ASSIGN_OR_RETURN(workdir, DefaultWorkdir(use.name, use.resume));
+    WEIR_ASSIGN_OR_RETURN(
+        workdir, use.resume ? NewestRun(use.name) : MakeNewRun(use.name));
   }
   std::error_code ignored;
   workdir = std::filesystem::absolute(workdir, ignored).string();
@@ -95,11 +124,15 @@ absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use) {
       return Invalid("--resume: there is no run in ", workdir,
                      "; check --workdir, or start one without --resume");
     }
-  } else if (use.exclusive) {
+  }
+  WEIR_RETURN_IF_ERROR(files->MakeDirectories(workdir));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<HeldLock> lock, Lock(workdir));
+  if (!use.resume && use.exclusive) {
+    // Another launcher may have trained here before the lock was ours.
     WEIR_RETURN_IF_ERROR(CheckHoldsNoRun(workdir));
   }
   WEIR_RETURN_IF_ERROR(files->MakeDirectories(workdir + "/logs"));
-  return workdir;
+  return Workdir{std::move(workdir), std::move(lock)};
 }
 
 absl::Status KeepCluster(const std::string& workdir,

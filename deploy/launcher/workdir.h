@@ -1,29 +1,35 @@
 // The working directory of a run: how it is called, and whether it is free.
+//
+//   <directory>/.launcher   locked by the launcher that lives; holds its name.
+//                           Where the file system has no locks nothing keeps a
+//                           second launcher off.
 #ifndef DEPLOY_LAUNCHER_WORKDIR_H_
 #define DEPLOY_LAUNCHER_WORKDIR_H_
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/io/object_store.h"
 #include "proto/security/security.h"
 #include "proto/task/admin_flags.h"
 
 namespace weir {
 
-// Returns runs/<name>-<time> for a new run. To resume it returns, and prints,
-// the newest runs/<name>-<time> that has a checkpoint; if no run has one, the
-// newest of all. Paths are relative to the current directory.
+// Returns, and prints, the newest runs/<name>-<time> that has a checkpoint; if
+// no run has one, the newest of all. Paths are relative to the current
+// directory.
 // Errors: INVALID_ARGUMENT when there is no run to resume.
-absl::StatusOr<std::string> DefaultWorkdir(const std::string& name,
-                                           bool resume);
+absl::StatusOr<std::string> NewestRun(const std::string& name);
 
 // What a directory is wanted for.
 struct WorkdirUse {
-  std::string workdir;  // "" for DefaultWorkdir's
-  std::string name;     // of the run
+  // "" for a new runs/<name>-<time>, with `resume` for NewestRun's.
+  std::string workdir;
+  std::string name;  // of the run
   bool resume = false;
   // A file or folder of it that every run has; "" for the directory itself.
   std::string mark = "";
@@ -31,9 +37,16 @@ struct WorkdirUse {
   bool exclusive = true;
 };
 
-// Makes the directory and its folder for logs. Returns its absolute path.
-// Errors: INVALID_ARGUMENT when it holds an earlier run, or with `resume` none.
-absl::StatusOr<std::string> PrepareWorkdir(const WorkdirUse& use);
+// A directory that no other launcher uses while this lives.
+struct Workdir {
+  std::string path;                // absolute
+  std::unique_ptr<HeldLock> lock;  // null: the file system has no locks
+};
+
+// Makes the directory and its folder for logs, and locks it.
+// Errors: INVALID_ARGUMENT when another launcher uses it, when it holds an
+// earlier run, or with `resume` none. A run that it holds is unchanged then.
+absl::StatusOr<Workdir> PrepareWorkdir(const WorkdirUse& use);
 
 // The file of a run's directory that says where its tasks are, as TF_CONFIG
 // does: {"cluster": {"ps": [...], ...}}.

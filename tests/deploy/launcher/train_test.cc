@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "common/io/files.h"
 #include "deploy/launcher/workdir.h"
@@ -68,6 +69,30 @@ TEST(TrainTest, DoesNotWriteOverAnEarlierRun) {
   EXPECT_THAT(std::string(code.status().message()),
               HasSubstr("holds an earlier run (train.jsonl)"));
   EXPECT_FALSE(std::filesystem::exists(options.workdir + "/job.textproto"));
+}
+
+TEST(TrainTest, LeavesTheFilesOfARunThatGoesOnAsTheyAre) {
+  TrainOptions options = MakeOptions();
+  const auto other = PrepareWorkdir({.workdir = options.workdir, .name = "j"});
+  ASSERT_TRUE(other.ok()) << other.status();
+  const std::vector<std::string> names = {"job.textproto", ".secret",
+                                          "cluster.json"};
+  for (const std::string& name : names) {
+    ASSERT_TRUE(Files::Real()
+                    ->WriteAtomically(options.workdir + "/" + name, "other")
+                    .ok());
+  }
+  for (const bool resume : {false, true}) {
+    options.resume = resume;
+    const auto code = RunTraining(options);
+    EXPECT_EQ(code.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(code.status().message()),
+                HasSubstr("is in use by another launcher"));
+    for (const std::string& name : names) {
+      EXPECT_EQ(*Files::Real()->ReadAll(options.workdir + "/" + name), "other")
+          << name;
+    }
+  }
 }
 
 TEST(TrainTest, ResumesOnlyARunThatIsThere) {

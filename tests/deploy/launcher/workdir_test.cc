@@ -1,7 +1,9 @@
 #include "deploy/launcher/workdir.h"
 
 #include <filesystem>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/io/files.h"
@@ -34,20 +36,48 @@ class WorkdirTest : public testing::Test {
   }
 };
 
-TEST_F(WorkdirTest, ANewRunIsCalledByItsJobAndTheTime) {
-  const auto workdir = DefaultWorkdir("mnist", /*resume=*/false);
-  ASSERT_TRUE(workdir.ok()) << workdir.status();
-  EXPECT_THAT(*workdir, MatchesRegex("runs/mnist-[0-9]{8}-[0-9]{6}"));
-  EXPECT_FALSE(std::filesystem::exists("runs")) << "it only makes a name";
+TEST_F(WorkdirTest, NewRunsAreCalledByTheirJobAndTheTimeAndHaveADirectoryEach) {
+  std::vector<Workdir> runs;
+  std::set<std::string> names;
+  // Most of them begin in one second.
+  for (int i = 0; i < 5; ++i) {
+    auto run = PrepareWorkdir({.name = "mnist"});
+    ASSERT_TRUE(run.ok()) << run.status();
+    EXPECT_THAT(run->path, MatchesRegex(".*/runs/mnist-[0-9]{8}-[0-9]{6}"));
+    names.insert(run->path);
+    runs.push_back(*std::move(run));
+  }
+  EXPECT_EQ(names.size(), runs.size());
+}
+
+TEST_F(WorkdirTest, ADirectoryHasOneLauncherAtATime) {
+  auto first = PrepareWorkdir({.workdir = "w", .name = "j"});
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(Files::Real()->WriteAtomically("w/job.textproto", "").ok());
+  std::vector<WorkdirUse> uses(3, {.workdir = "w", .name = "j"});
+  uses[1].resume = true;
+  uses[1].mark = "job.textproto";
+  uses[2].exclusive = false;
+  for (const WorkdirUse& use : uses) {
+    const auto second = PrepareWorkdir(use);
+    EXPECT_EQ(second.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(second.status().message()),
+                HasSubstr("w is in use by another launcher, process "));
+  }
+  first->lock.reset();  // as when its process ends
+  for (const WorkdirUse& use : uses) {
+    const auto next = PrepareWorkdir(use);
+    EXPECT_TRUE(next.ok()) << next.status();
+  }
 }
 
 TEST_F(WorkdirTest, WithoutARunThereIsNothingToResume) {
-  const auto none = DefaultWorkdir("mnist", /*resume=*/true);
+  const auto none = NewestRun("mnist");
   EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(none.status().message()),
               HasSubstr("no earlier run of 'mnist'"));
   MakeRun("other-20260101-000000", /*has_checkpoint=*/true);
-  EXPECT_FALSE(DefaultWorkdir("mnist", /*resume=*/true).ok());
+  EXPECT_FALSE(NewestRun("mnist").ok());
 }
 
 TEST_F(WorkdirTest, ResumesTheNewestRunThatHasACheckpoint) {
@@ -55,33 +85,31 @@ TEST_F(WorkdirTest, ResumesTheNewestRunThatHasACheckpoint) {
   MakeRun("mnist-20260102-000000", /*has_checkpoint=*/true);
   MakeRun("mnist-20260103-000000", /*has_checkpoint=*/false);
   MakeRun("other-20260104-000000", /*has_checkpoint=*/true);
-  EXPECT_EQ(*DefaultWorkdir("mnist", /*resume=*/true),
-            "runs/mnist-20260102-000000");
+  EXPECT_EQ(*NewestRun("mnist"), "runs/mnist-20260102-000000");
 }
 
 TEST_F(WorkdirTest, ResumesTheNewestRunIfNoneHasACheckpoint) {
   MakeRun("mnist-20260102-000000", /*has_checkpoint=*/false);
   MakeRun("mnist-20260101-235959", /*has_checkpoint=*/false);
-  EXPECT_EQ(*DefaultWorkdir("mnist", /*resume=*/true),
-            "runs/mnist-20260102-000000");
+  EXPECT_EQ(*NewestRun("mnist"), "runs/mnist-20260102-000000");
 }
 
 TEST_F(WorkdirTest, AJobHasNoPartInTheRunsOfALongerName) {
   MakeRun("a-b-20260104-000000", /*has_checkpoint=*/true);
   MakeRun("a-20260104", /*has_checkpoint=*/true);
-  EXPECT_FALSE(DefaultWorkdir("a", /*resume=*/true).ok());
+  EXPECT_FALSE(NewestRun("a").ok());
   MakeRun("a-20260101-000000", /*has_checkpoint=*/true);
-  EXPECT_EQ(*DefaultWorkdir("a", /*resume=*/true), "runs/a-20260101-000000");
-  EXPECT_EQ(*DefaultWorkdir("a-b", /*resume=*/true),
-            "runs/a-b-20260104-000000");
+  EXPECT_EQ(*NewestRun("a"), "runs/a-20260101-000000");
+  EXPECT_EQ(*NewestRun("a-b"), "runs/a-b-20260104-000000");
 }
 
 TEST_F(WorkdirTest, OnlyWhatARunWouldDestroyMakesADirectoryTaken) {
   ASSERT_TRUE(Files::Real()->MakeDirectories("w/logs").ok());
   ASSERT_TRUE(Files::Real()->WriteAtomically("w/job.textproto", "").ok());
-  const auto free = PrepareWorkdir({.workdir = "w", .name = "j"});
+  auto free = PrepareWorkdir({.workdir = "w", .name = "j"});
   ASSERT_TRUE(free.ok()) << free.status();
-  EXPECT_EQ(*free, std::filesystem::current_path() / "w");
+  EXPECT_EQ(free->path, std::filesystem::current_path() / "w");
+  free->lock.reset();
   ASSERT_TRUE(Files::Real()->WriteAtomically("w/train.jsonl", "").ok());
   const auto taken = PrepareWorkdir({.workdir = "w", .name = "j"});
   EXPECT_EQ(taken.status().code(), absl::StatusCode::kInvalidArgument);
