@@ -100,30 +100,47 @@ absl::StatusOr<std::unique_ptr<JobRun>> JobRun::Create(LocalCluster plan,
   return run;
 }
 
+absl::Status JobRun::Start(int task, int64_t now_ns) {
+  TaskProcess& process = processes_[task];
+  process = TaskProcess();
+  process.start_ns = now_ns;
+  ChildCommand command = plan_.commands[task];
+  AddFailpoint(tasks()[task], &command);
+  OutputForwarder::Pipes pipes;
+  if (options_.pass_output) {
+    command.stdout_fd = STDOUT_FILENO;
+    command.stderr_fd = STDERR_FILENO;
+  } else {
+    WEIR_ASSIGN_OR_RETURN(
+        pipes, forwarder_->Open(tasks()[task].name(), command.log_path));
+    command.stdout_fd = pipes.out.get();
+    command.stderr_fd = pipes.err.get();
+  }
+  if (options_.rules.alone) {
+    // Over weeks the ends of many runs would gather, and what they left.
+    EndLeftovers();
+  }
+  WEIR_ASSIGN_OR_RETURN(process.pid, StartChild(command));
+  // Our ends of the pipes close here. The child has its own, so the forwarder
+  // sees the end of its output when the child and its helpers are gone.
+  return absl::OkStatus();
+}
+
 absl::Status JobRun::StartDue(int64_t now_ns) {
   for (const int task : supervisor_.TakeStarts(now_ns)) {
-    ChildCommand command = plan_.commands[task];
-    AddFailpoint(tasks()[task], &command);
-    OutputForwarder::Pipes pipes;
-    if (options_.pass_output) {
-      command.stdout_fd = STDOUT_FILENO;
-      command.stderr_fd = STDERR_FILENO;
-    } else {
-      WEIR_ASSIGN_OR_RETURN(
-          pipes, forwarder_->Open(tasks()[task].name(), command.log_path));
-      command.stdout_fd = pipes.out.get();
-      command.stderr_fd = pipes.err.get();
+    const absl::Status started = Start(task, now_ns);
+    if (started.ok()) {
+      continue;
     }
-    if (options_.rules.alone) {
-      // Over weeks the ends of many runs would gather, and what they left.
-      EndLeftovers();
+    if (tasks()[task].exit_code < 0) {
+      return started;  // it never ran: there is no work to be saved yet
     }
-    TaskProcess& process = processes_[task];
-    process = TaskProcess();
-    process.start_ns = now_ns;
-    WEIR_ASSIGN_OR_RETURN(process.pid, StartChild(command));
-    // Our ends of the pipes close here. The child has its own, so the forwarder
-    // sees the end of its output when the child and its helpers are gone.
+    // What it lacks, processes or descriptors for example, may be there soon.
+    options_.note(absl::StrCat(options_.program, ": ", tasks()[task].name(),
+                               " cannot be started: ", started.message()));
+    processes_[task].failed_by_itself = true;
+    supervisor_.OnExit(task, kExitRetry, now_ns);
+    ReportEnd(task);
   }
   return absl::OkStatus();
 }

@@ -58,7 +58,9 @@ class JobRun {
                                                         Options options);
   ~JobRun() { EndLeftovers(); }
 
-  // Returns when nothing runs any more. Errors: a task cannot be started.
+  // Returns when nothing runs any more. A task that cannot be started again has
+  // ended with kExitRetry, for the supervisor.
+  // Errors: a task cannot be started for the first time.
   absl::Status Run();
   // Tells the tasks to end, as a signal of the user would. For on_poll.
   void Stop(int code);
@@ -79,6 +81,7 @@ class JobRun {
 
   JobRun(LocalCluster plan, Options options);
 
+  absl::Status Start(int task, int64_t now_ns);
   absl::Status StartDue(int64_t now_ns);
   void CollectEnds(int64_t now_ns);
   void ReportEnd(int task);

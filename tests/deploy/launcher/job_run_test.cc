@@ -110,6 +110,73 @@ TEST(JobRunTest, OnlyTheFirstProcessOfATaskGetsItsFailpoint) {
   EXPECT_EQ(*Files::Real()->ReadAll(dir + "/log"), "<test.a:1>\n<>\n");
 }
 
+// Writes a program that waits for `path`.ready, takes itself away, to
+// `path`.away, and is killed. Once it is back it ends well.
+void AddVanishingTask(const std::string& path, const std::string& log,
+                      LocalCluster* plan) {
+  ASSERT_TRUE(Files::Real()
+                  ->WriteAtomically(path,
+                                    "#!/bin/sh\n"
+                                    "test -e $0.again && exit 0\n"
+                                    "until test -e $0.ready\n"
+                                    "do sleep 0.01; done\n"
+                                    ": >$0.again\n"
+                                    "mv $0 $0.away\n"
+                                    "kill -9 $$\n")
+                  .ok());
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  AddTask("worker", static_cast<int>(plan->tasks.size()), "", log, plan);
+  plan->commands.back().argv = {path};
+}
+
+TEST(JobRunTest, ATaskThatCannotBeStartedAgainEndsTheJobInOrder) {
+  const std::string dir = MakeTempDir();
+  LocalCluster plan;
+  AddTask("worker", 0,
+          "trap 'echo saved; exit 143' TERM; : >" + dir +
+              "/program.ready; while :; do sleep 0.02; done",
+          dir + "/log", &plan);
+  AddVanishingTask(dir + "/program", dir + "/other", &plan);
+  std::vector<std::string> notes;
+  JobRun::Options options = Quiet(&notes);
+  options.rules.max_restarts = 1;
+  options.rules.failure_grace = std::chrono::seconds(0);
+  auto run = JobRun::Create(plan, options);
+  ASSERT_TRUE(run.ok()) << run.status();
+  const absl::Status status = (*run)->Run();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ((*run)->exit_code(), 138);
+  EXPECT_EQ(*Files::Real()->ReadAll(dir + "/log"), "saved\n");
+  EXPECT_EQ(notes,
+            (std::vector<std::string>{
+                "weir test: worker/1 failed with code 137 (signal 9) after 0 "
+                "s; it is started again (1 of 1)",
+                "weir test: worker/1 cannot be started: " + dir +
+                    "/program is not there; run ./weir build first",
+                "weir test: worker/1 failed with code 138 after 0 s; ending "
+                "the job"}));
+}
+
+TEST(JobRunTest, AStartThatFailedIsTriedAgain) {
+  const std::string dir = MakeTempDir();
+  LocalCluster plan;
+  AddVanishingTask(dir + "/program", dir + "/log", &plan);
+  ASSERT_TRUE(Files::Real()->WriteAtomically(dir + "/program.ready", "").ok());
+  std::vector<std::string> notes;
+  JobRun::Options options = Quiet(&notes);
+  options.note = [&](const std::string& line) {
+    if (line.find("cannot be started") != std::string::npos) {
+      std::filesystem::rename(dir + "/program.away", dir + "/program");
+    }
+  };
+  auto run = JobRun::Create(plan, options);
+  ASSERT_TRUE(run.ok()) << run.status();
+  const absl::Status status = (*run)->Run();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ((*run)->exit_code(), 0);
+  EXPECT_EQ((*run)->tasks()[0].restarts, 2);
+}
+
 // What the first process of a container does: the child that a task leaves
 // behind comes to it, and does not stay a zombie.
 TEST(JobRunTest, ATaskThatIsAloneLeavesNoZombies) {
