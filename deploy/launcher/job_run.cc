@@ -307,9 +307,9 @@ absl::Status JobRun::Run() {
       std::this_thread::sleep_for(kPollEvery);
     }
   }
+  // The job is over: Ctrl-C only stops what is left to be shown or read.
+  signals_.reset();
   if (options_.show_output) {
-    // The job is over: Ctrl-C only stops the last output from being shown.
-    signals_.reset();
     signal(SIGPIPE, SIG_IGN);  // the exit code still says how the job ended
   }
   EndLeftovers();

@@ -52,7 +52,7 @@ class JobRun {
     std::function<void(int64_t now_ns)> on_poll = {};
   };
 
-  // From here on the signals are caught.
+  // From here on until Run has returned the signals are caught.
   // Errors: the system's.
   static absl::StatusOr<std::unique_ptr<JobRun>> Create(LocalCluster plan,
                                                         Options options);

@@ -73,6 +73,21 @@ TEST(JobRunTest, TheHostOfTheChiefHearsASignalBeforeTheOtherWorkers) {
             std::vector<std::string>{"weir test: stopping; once more kills"});
 }
 
+// `weir train` may read for minutes after that.
+TEST(JobRunTest, OnceTheJobIsOverSignalsEndTheLauncher) {
+  LocalCluster plan;
+  AddTask("worker", 0, "exit 0", MakeTempDir() + "/log", &plan);
+  std::vector<std::string> notes;
+  auto run = JobRun::Create(plan, Quiet(&notes));
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_TRUE((*run)->Run().ok());
+  sigset_t blocked;
+  pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    EXPECT_FALSE(sigismember(&blocked, signal)) << signal;
+  }
+}
+
 TEST(JobRunTest, AFailureIsNamedWithItsLastLines) {
   const std::string dir = MakeTempDir();
   LocalCluster plan;
