@@ -41,6 +41,9 @@ uint64_t Count(const Json& json, const std::string& key) {
   return static_cast<uint64_t>(Number(json, key));
 }
 
+// Whether `json` is what a metric may be: null stands for NaN and infinity.
+bool IsMetric(const Json& json) { return json.is_number() || json.is_null(); }
+
 // 0 where there is nothing to divide by, as for steps that take no time that
 // the clock shows.
 double Quotient(double dividend, double divisor) {
@@ -78,7 +81,10 @@ void ReadCurves(ObjectStore* files, const std::string& workdir, Json* summary) {
     before = step;
     // But for the loss and the staleness these are totals, so the last line
     // alone tells them.
-    metrics["loss"] = Number(line, "loss");
+    const auto loss = line.find("loss");
+    if (loss != line.end() && IsMetric(*loss)) {
+      metrics["loss"] = *loss;
+    }
     last = std::move(line);
   });
   Json evaluation = Json::object();
@@ -86,9 +92,9 @@ void ReadCurves(ObjectStore* files, const std::string& workdir, Json* summary) {
             [&](Json line) { evaluation = std::move(line); });
   // The job file chooses the metrics: what is not of the line itself is one.
   for (const auto& [key, value] : evaluation.items()) {
-    if (value.is_number() && key != "step" && key != "seconds" &&
+    if (IsMetric(value) && key != "step" && key != "seconds" &&
         key != "examples") {
-      metrics[key] = value.get<double>();
+      metrics[key] = value;
     }
   }
   (*summary)["steps"] = Count(last, "step");
@@ -192,7 +198,8 @@ std::string SummaryTable(const Json& summary) {
                                   Number(summary, "examples_per_second")));
   row("wall time", absl::StrFormat("%.1f s", Number(summary, "wall_seconds")));
   for (const auto& [name, value] : summary["final_metrics"].items()) {
-    row(name, absl::StrFormat("%.4f", value.get<double>()));
+    row(name,
+        value.is_null() ? "nan" : absl::StrFormat("%.4f", value.get<double>()));
   }
   const Json& staleness = summary["staleness"];
   row("staleness",

@@ -19,7 +19,7 @@ namespace weir {
 // Adds to the object of summary.json what the files in `workdir` tell:
 //   steps, examples, examples_per_second (while training), staleness, bytes
 //   (payloads) and residuals_lost since the last start of the chief, phases,
-//   final_metrics.
+//   final_metrics, null where the metric is NaN or infinite.
 // What a missing file would tell is 0, null or empty.
 void ReadCurves(ObjectStore* files, const std::string& workdir,
                 nlohmann::ordered_json* summary);

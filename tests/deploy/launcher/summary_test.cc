@@ -59,20 +59,43 @@ TEST(SummaryTest, TakesTheLastLinesAndSkipsATornOne) {
   EXPECT_EQ(LargestWait(phases), "pull, 20.0% of a step (4.0 ms of 20.0 ms)");
 }
 
-// A run that left no file, whose worker was started again twice.
-Json Summary() {
+// Of a run whose files are in `dir`, by default of one that left none. Its
+// worker was started again twice.
+Json Summary(const std::string& dir = "/no/such/run") {
   Json summary = {{"status", "done"},
                   {"mode", "sync"},
                   {"wall_seconds", 1.5},
                   {"checkpoint", ""},
                   {"model_sha256", ""}};
-  ReadCurves(Files::Real(), "/no/such/run", &summary);
+  ReadCurves(Files::Real(), dir, &summary);
   LocalTask task;
   task.role = "worker";
   task.restarts = 2;
   task.exit_code = 0;
   summary["tasks"] = TasksJson({task});
   return summary;
+}
+
+TEST(SummaryTest, ALossThatIsNotANumberIsNoPerfectOne) {
+  const std::string dir = testing::TempDir() + "/diverged";
+  std::filesystem::create_directories(dir);
+  std::ofstream(dir + "/train.jsonl") << R"({"step": 10, "loss": 2})"
+                                      << "\n"
+                                      << R"({"step": 20, "loss": null})"
+                                      << "\n";
+  Json summary = Summary(dir);
+  EXPECT_EQ(summary["final_metrics"].dump(), R"({"loss":null})");
+  // What the evaluator measured takes the place of the training's.
+  std::ofstream(dir + "/train.jsonl") << R"({"step": 20, "loss": 0.5})"
+                                      << "\n";
+  std::ofstream(dir + "/eval.jsonl")
+      << R"({"checkpoint": "ckpt-20", "step": 20, "loss": null})"
+      << "\n";
+  summary = Summary(dir);
+  EXPECT_EQ(summary["final_metrics"].dump(), R"({"loss":null})");
+  EXPECT_NE(SummaryTable(summary).find("  loss           nan\n"),
+            std::string::npos)
+      << SummaryTable(summary);
 }
 
 TEST(SummaryTest, ARunThatLeftNoFileStillHasEveryField) {
