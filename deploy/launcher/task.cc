@@ -12,6 +12,7 @@
 #include "common/base/status.h"
 #include "common/io/close_memory.h"
 #include "common/objects/any_store.h"
+#include "deploy/launcher/end_of_job.h"
 #include "deploy/launcher/job_run.h"
 #include "deploy/launcher/local_cluster.h"
 #include "deploy/launcher/task_door.h"
@@ -27,9 +28,6 @@ namespace {
 constexpr auto kHealthyAfter = std::chrono::minutes(10);
 // Beyond the grace of the program: its last words and its end.
 constexpr auto kGraceMargin = std::chrono::seconds(3);
-constexpr auto kLookEvery = std::chrono::seconds(1);
-// A chief that has written DONE shuts the ps that answer down within 15 s.
-constexpr auto kChiefEndMax = std::chrono::seconds(30);
 
 absl::Status CheckOptions(const TaskOptions& options, const TaskId& task) {
   const bool reads_job = task.role != TaskRole::kPs && options.command.empty();
@@ -96,51 +94,16 @@ absl::StatusOr<SingleTaskOptions> PlanOptions(const TaskOptions& options,
   return plan;
 }
 
-// Ends a ps that no chief will end any more: one that was away while the chief
-// of a finished job shut the others down. It looks for DONE of its own job.
-class EndOfJob {
- public:
-  // `job_text`: as JobIsDone takes it; nullopt where there is no job file, and
-  // so no way to tell the DONE of another job.
-  EndOfJob(std::string place, std::optional<std::string> job_text)
-      : place_(std::move(place)), job_text_(std::move(job_text)) {}
-
-  bool IsDone() const {
-    return job_text_.has_value() && JobIsDone(AnyStore(), place_, *job_text_);
+// The job whose DONE tells a ps that it is over, as JobIsDone takes it; nullopt
+// where there is no job file, and so no way to tell the DONE of another job.
+absl::StatusOr<std::optional<std::string>> JobToEnd(const TaskOptions& options,
+                                                    TaskRole role) {
+  if (role != TaskRole::kPs || options.job_path.empty()) {
+    return std::nullopt;
   }
-  // True once the job has been done for so long that no chief is busy with its
-  // end. Looks at most once a second.
-  bool IsOver(int64_t now_ns) {
-    if (now_ns < next_look_ns_) {
-      return false;
-    }
-    next_look_ns_ = now_ns + std::chrono::nanoseconds(kLookEvery).count();
-    if (!IsDone()) {
-      done_since_ns_.reset();
-    } else if (!done_since_ns_.has_value()) {
-      done_since_ns_ = now_ns;
-    }
-    return done_since_ns_.has_value() &&
-           now_ns - *done_since_ns_ >=
-               std::chrono::nanoseconds(kChiefEndMax).count();
-  }
-
- private:
-  const std::string place_;
-  const std::optional<std::string> job_text_;
-  int64_t next_look_ns_ = 0;
-  std::optional<int64_t> done_since_ns_;
-};
-
-absl::StatusOr<EndOfJob> WatchEnd(const TaskOptions& options, TaskRole role) {
-  std::optional<std::string> text;
-  if (role == TaskRole::kPs && !options.job_path.empty()) {
-    WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
-                          LoadJobSpec(options.job_path, options.sets));
-    text = CanonicalJobSpecText(spec);
-  }
-  return EndOfJob(PlaceOfRun(options.workdir, options.checkpoints),
-                  std::move(text));
+  WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
+                        LoadJobSpec(options.job_path, options.sets));
+  return CanonicalJobSpecText(spec);
 }
 
 JobRun::Options RunOptionsOf(const TaskOptions& options, const TaskId& task) {
@@ -167,23 +130,30 @@ absl::StatusOr<int> RunTask(const TaskOptions& options) {
   WEIR_RETURN_IF_ERROR(CheckOptions(options, task));
   WEIR_ASSIGN_OR_RETURN(const SingleTaskOptions plan,
                         PlanOptions(options, cluster));
-  WEIR_ASSIGN_OR_RETURN(EndOfJob end, WatchEnd(options, task.role));
+  WEIR_ASSIGN_OR_RETURN(const std::optional<std::string> job,
+                        JobToEnd(options, task.role));
+  // It owns what it needs: a look that hangs may outlive this function.
+  const auto is_done =
+      [job, place = PlaceOfRun(options.workdir, options.checkpoints)] {
+        return JobIsDone(AnyStore(), place, *job);
+      };
   JobRun::Options run_options = RunOptionsOf(options, task);
-  if (end.IsDone()) {
+  if (job.has_value() && is_done()) {
     absl::FPrintF(stderr, "%s: the job is done\n", run_options.program);
     return kExitOk;
   }
   CloseMemory();  // the job's secret may be in the environment
-  // Both are set below: the run blocks the signals first, and only then the
-  // door's thread may begin.
+  // All are set below: the run blocks the signals first, and only then the
+  // threads of the others may begin.
   JobRun* run = nullptr;
   TaskDoor* door = nullptr;
+  std::optional<EndOfJob> end;
   bool is_over = false;
   run_options.on_poll = [&](int64_t now_ns) {
     if (door != nullptr) {
       door->SetRuns(run->tasks()[0].running);
     }
-    if (end.IsOver(now_ns)) {
+    if (end.has_value() && end->IsOver(now_ns)) {
       is_over = true;
       run->Stop(kExitOk);
     }
@@ -191,6 +161,9 @@ absl::StatusOr<int> RunTask(const TaskOptions& options) {
   WEIR_ASSIGN_OR_RETURN(const auto owned,
                         JobRun::Create(PlanSingleTask(plan), run_options));
   run = owned.get();
+  if (job.has_value()) {
+    end.emplace(is_done);
+  }
   const auto opened = TaskDoor::Open(TaskDoorName(cluster));
   if (opened.ok()) {
     door = opened->get();
