@@ -1,9 +1,7 @@
 // weir top: shows what a running job does and what holds it back.
 #include <google/protobuf/util/json_util.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -19,13 +17,11 @@
 #include "deploy/cli/running_job.h"
 #include "deploy/watch/chief_poll.h"
 #include "deploy/watch/report_text.h"
+#include "deploy/watch/terminal.h"
 
 namespace weir {
 namespace {
 
-constexpr int kRowsWithoutTerminal = 1000;
-// Lines of a screen that are not a worker or a ps.
-constexpr int kOtherLines = 14;
 // A chief that does not answer for so long is gone, or the job is over.
 constexpr std::chrono::seconds kGiveUpAfter{10};
 
@@ -36,19 +32,10 @@ struct Options {
   std::string output = "text";
 };
 
-// Half of the screen for workers, half for ps.
-int Rows() {
-  winsize size = {};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_row == 0) {
-    return kRowsWithoutTerminal;
-  }
-  return std::max(3, (size.ws_row - kOtherLines) / 2);
-}
-
 absl::StatusOr<std::string> Show(const JobReport& report,
                                  const Options& options) {
   if (options.output == "text") {
-    return ReportText(report, Rows());
+    return ReportScreen(report, SizeOfTerminal(STDOUT_FILENO));
   }
   google::protobuf::util::JsonPrintOptions print;
   print.always_print_primitive_fields = true;

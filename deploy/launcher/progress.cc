@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/printable.h"
+#include "deploy/watch/terminal.h"
 
 namespace weir {
 namespace {
@@ -17,6 +18,7 @@ constexpr int64_t kPlainEveryNs = 5 * kSecondNs;
 // An even number of losses, so that they can be halved.
 constexpr size_t kLossesMax = 256;
 constexpr int kCurveColumns = 24;
+constexpr int kCurveColumnsMin = 8;  // fewer show nothing
 
 // 12345.6 -> "12,346".
 std::string Thousands(double value) {
@@ -127,12 +129,18 @@ void ProgressLine::AddLoss(const ChiefStatus& status) {
   losses_every_ *= 2;
 }
 
-void ProgressLine::Show(const ChiefStatus& status, int64_t now_ns) {
+void ProgressLine::Show(const ChiefStatus& status, int64_t now_ns,
+                        int columns) {
   std::string text = ProgressText(status, Eta(status, now_ns));
   if (terminal_) {
     AddLoss(status);
-    if (losses_.size() > 1 && status.phase() == ChiefStatus::TRAINING) {
-      absl::StrAppend(&text, "  ", Sparkline(losses_, kCurveColumns));
+    // A line that is as long as the terminal's would move the cursor into the
+    // next one, and \r would not lead back.
+    text = CutToColumns(text, columns - 1);
+    const int curve = std::min(kCurveColumns, columns - 3 - ColumnsOf(text));
+    if (losses_.size() > 1 && status.phase() == ChiefStatus::TRAINING &&
+        curve >= kCurveColumnsMin) {
+      absl::StrAppend(&text, "  ", Sparkline(losses_, curve));
     }
   }
   if (text == shown_ || text.empty()) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,9 @@ class ProgressLine {
       : out_(out), terminal_(terminal) {}
 
   // Shows `status`. A file or a pipe gets a new line every 5 seconds at most.
-  void Show(const ChiefStatus& status, int64_t now_ns);
+  // On a terminal of `columns` columns the curve is cut, and then the words.
+  void Show(const ChiefStatus& status, int64_t now_ns,
+            int columns = std::numeric_limits<int>::max());
   // Prints a line of its own above the progress.
   void Note(const std::string& text);
   // Leaves the cursor at the start of an empty line.

@@ -21,6 +21,7 @@
 #include "deploy/launcher/workdir.h"
 #include "deploy/watch/chief_poll.h"
 #include "deploy/watch/report_text.h"
+#include "deploy/watch/terminal.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/model_export.h"
 #include "proto/job/job_spec_text.h"
@@ -122,7 +123,9 @@ class JobView {
 
   void Poll(ChiefPoll* chief, int64_t now_ns) {
     if (now_ns - shown_ns_ >= kStatusEveryNs) {
-      progress_.Show(chief->Status(), now_ns);
+      // Each time: the user may change the terminal's size.
+      progress_.Show(chief->Status(), now_ns,
+                     SizeOfTerminal(STDOUT_FILENO).columns);
       shown_ns_ = now_ns;
     }
     // A pipe gets plain lines of progress alone.

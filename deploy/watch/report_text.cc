@@ -6,12 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "common/base/printable.h"
 
 namespace weir {
 namespace {
 
 constexpr size_t kHostBytesMax = 20;
+constexpr int kRowsMin = 3;
 // Causes that come and go are not worth a line.
 constexpr int64_t kSteadyNs = 10'000'000'000;
 
@@ -75,7 +77,12 @@ void AddHead(const JobReport& report, std::string* text) {
   }
 }
 
-void AddWorkers(const JobReport& report, int rows, std::string* text) {
+void AddRow(const std::string& row, int columns, std::string* text) {
+  absl::StrAppend(text, CutToColumns(row, columns), "\n");
+}
+
+void AddWorkers(const JobReport& report, int rows, int columns,
+                std::string* text) {
   std::vector<int> shown(static_cast<size_t>(report.worker_size()));
   std::iota(shown.begin(), shown.end(), 0);
   if (report.worker_size() > rows) {
@@ -85,20 +92,23 @@ void AddWorkers(const JobReport& report, int rows, std::string* text) {
     shown.resize(static_cast<size_t>(std::max(rows, 0)));
     std::sort(shown.begin(), shown.end());
   }
-  absl::StrAppendFormat(
-      text, "\n%-10s %-20s %-9s %9s %10s %5s %5s %5s %5s %5s %5s %8s\n",
-      "worker", "host", "state", "step", "examples/s", "data", "pull", "comp",
-      "push", "hold", "last", "late");
+  absl::StrAppend(text, "\n");
+  AddRow(
+      absl::StrFormat("%-10s %-20s %-9s %9s %10s %5s %5s %5s %5s %5s %5s %8s",
+                      "worker", "host", "state", "step", "examples/s", "data",
+                      "pull", "comp", "push", "hold", "last", "late"),
+      columns, text);
   for (const int w : shown) {
     const WorkerReport& worker = report.worker(w);
-    absl::StrAppendFormat(
-        text, "%-10d %-20s %-9s %9s %10.0f %5s %5s %5s %5s %5s %5s %8s\n",
-        worker.slot(), Cut(worker.host(), kHostBytesMax), worker.state(),
-        Seconds(worker.step_seconds()), worker.examples_per_second(),
-        Percent(worker.data_share()), Percent(worker.pull_share()),
-        Percent(worker.compute_share()), Percent(worker.push_share()),
-        Percent(worker.hold_share()), Percent(worker.last_share()),
-        Seconds(worker.host_load().wake_late_seconds()));
+    AddRow(absl::StrFormat(
+               "%-10d %-20s %-9s %9s %10.0f %5s %5s %5s %5s %5s %5s %8s",
+               worker.slot(), Cut(worker.host(), kHostBytesMax), worker.state(),
+               Seconds(worker.step_seconds()), worker.examples_per_second(),
+               Percent(worker.data_share()), Percent(worker.pull_share()),
+               Percent(worker.compute_share()), Percent(worker.push_share()),
+               Percent(worker.hold_share()), Percent(worker.last_share()),
+               Seconds(worker.host_load().wake_late_seconds())),
+           columns, text);
   }
   if (report.worker_size() > static_cast<int>(shown.size())) {
     absl::StrAppend(text, "(the slowest ", shown.size(), " of ",
@@ -106,26 +116,39 @@ void AddWorkers(const JobReport& report, int rows, std::string* text) {
   }
 }
 
-void AddShards(const JobReport& report, int rows, std::string* text) {
-  absl::StrAppendFormat(text,
-                        "\n%-4s %-22s %-7s %9s %10s %9s %11s %11s %5s %8s\n",
-                        "ps", "address", "state", "updates/s", "apply",
-                        "parked", "in/s", "out/s", "cpu", "late");
+void AddShards(const JobReport& report, int rows, int columns,
+               std::string* text) {
+  absl::StrAppend(text, "\n");
+  AddRow(absl::StrFormat("%-4s %-22s %-7s %9s %10s %9s %11s %11s %5s %8s", "ps",
+                         "address", "state", "updates/s", "apply", "parked",
+                         "in/s", "out/s", "cpu", "late"),
+         columns, text);
   const int count = std::min(report.shard_size(), rows);
   for (int s = 0; s < count; ++s) {
     const ShardReport& shard = report.shard(s);
     const HostReport& host = shard.host_load();
-    absl::StrAppendFormat(
-        text, "%-4d %-22s %-7s %9.0f %10s %9.0f %11s %11s %5.2f %8s\n",
-        shard.index(), Cut(shard.address(), 22), shard.state(),
-        shard.updates_per_second(), Seconds(shard.apply_seconds()),
-        shard.parked_pulls(), Bytes(shard.bytes_received_per_second()),
-        Bytes(shard.bytes_sent_per_second()), host.cpu_seconds_per_second(),
-        Seconds(host.wake_late_seconds()));
+    AddRow(
+        absl::StrFormat(
+            "%-4d %-22s %-7s %9.0f %10s %9.0f %11s %11s %5.2f %8s",
+            shard.index(), Cut(shard.address(), 22), shard.state(),
+            shard.updates_per_second(), Seconds(shard.apply_seconds()),
+            shard.parked_pulls(), Bytes(shard.bytes_received_per_second()),
+            Bytes(shard.bytes_sent_per_second()), host.cpu_seconds_per_second(),
+            Seconds(host.wake_late_seconds())),
+        columns, text);
   }
   if (report.shard_size() > count) {
     absl::StrAppend(text, "(", count, " of ", report.shard_size(), ")\n");
   }
+}
+
+// How many lines of a terminal `text` takes.
+int64_t LinesOf(const std::string& text, int columns) {
+  int64_t lines = -1;  // nothing stands behind the last line's end
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    lines += 1 + std::max(0, ColumnsOf(line) - 1) / columns;
+  }
+  return lines;
 }
 
 }  // namespace
@@ -157,11 +180,11 @@ std::string CauseNotes::Next(const Cause& cause, int64_t now_ns) {
   return CauseText(cause);
 }
 
-std::string ReportText(const JobReport& report, int rows) {
+std::string ReportText(const JobReport& report, int rows, int columns) {
   std::string text;
   AddHead(report, &text);
-  AddWorkers(report, rows, &text);
-  AddShards(report, rows, &text);
+  AddWorkers(report, rows, columns, &text);
+  AddShards(report, rows, columns, &text);
   const CheckpointReport& checkpoint = report.checkpoint();
   if (!checkpoint.newest().empty()) {
     absl::StrAppend(&text, "\ncheckpoint ", Printable(checkpoint.newest()),
@@ -173,6 +196,18 @@ std::string ReportText(const JobReport& report, int rows) {
     absl::StrAppendFormat(&text, "table %s: %.0f rows, %s\n",
                           Printable(table.name()), table.rows(),
                           Bytes(table.bytes()));
+  }
+  return text;
+}
+
+std::string ReportScreen(const JobReport& report, const TerminalSize& size) {
+  int rows = std::max({report.worker_size(), report.shard_size(), kRowsMin});
+  rows = std::min(rows, std::max(size.lines, kRowsMin));
+  std::string text = ReportText(report, rows, size.columns);
+  // The cursor needs a line, too: it stands below the text.
+  while (rows > kRowsMin && LinesOf(text, size.columns) >= size.lines) {
+    --rows;
+    text = ReportText(report, rows, size.columns);
   }
   return text;
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -92,6 +93,45 @@ TEST(ProgressTest, OnATerminalTheLineHasTheCurve) {
   const std::string last = shown.substr(shown.rfind("\033[K") + 3);
   EXPECT_NE(last.find("█"), std::string::npos);
   EXPECT_EQ(last.substr(last.size() - 3), "▁");
+}
+
+// Returns what a terminal of `columns` columns gets in a whole run.
+std::string ShownOn(int columns) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* const out = open_memstream(&text, &size);
+  {
+    ProgressLine line(out, /*terminal=*/true);
+    ChiefStatus status = Training();
+    for (int i = 0; i < 1000; ++i) {
+      status.set_step(static_cast<uint64_t>(i));
+      status.set_loss(1000 - i);
+      line.Show(status, int64_t{i} * 1'000'000, columns);
+    }
+  }
+  std::fclose(out);
+  std::string shown(text, size);
+  std::free(text);
+  return shown;
+}
+
+TEST(ProgressTest, ALineIsShorterThanTheTerminalsAndLosesItsCurveFirst) {
+  const std::string start = "\r\033[K";
+  for (const int columns : {100, 80, 66, 20}) {
+    const std::string shown = ShownOn(columns);
+    for (size_t at = 0; at < shown.size();) {
+      ASSERT_EQ(shown.compare(at, start.size(), start), 0);
+      at += start.size();
+      const size_t end = std::min(shown.find('\r', at), shown.size());
+      int characters = 0;
+      for (; at < end; ++at) {
+        characters += (static_cast<unsigned char>(shown[at]) >> 6) != 2 ? 1 : 0;
+      }
+      ASSERT_LT(characters, columns);
+    }
+    EXPECT_EQ(shown.find("█") != std::string::npos, columns >= 80) << columns;
+    EXPECT_EQ(shown.find("ETA") != std::string::npos, columns >= 66) << columns;
+  }
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <sstream>
 #include <string>
 
 namespace weir {
@@ -61,6 +63,42 @@ TEST(ReportTextTest, ListsTheSlowestWorkersWhereThereIsNoRoomForAll) {
   EXPECT_THAT(text, HasSubstr("slow "));
   EXPECT_THAT(text, Not(HasSubstr("fast")));
   EXPECT_THAT(text, HasSubstr("(the slowest 1 of 2)"));
+}
+
+TEST(ReportTextTest, AScreenHasAsManyRowsAsItsTerminalHasLinesFor) {
+  JobReport report = TwoWorkers();
+  report.mutable_cause()->set_advice(std::string(200, 'a'));
+  for (uint32_t w = 2; w < 100; ++w) {
+    *report.add_worker() = report.worker(1);
+  }
+  *report.add_shard() = report.shard(0);
+  for (const int lines : {24, 50}) {
+    const std::string text =
+        ReportScreen(report, {.lines = lines, .columns = 80});
+    int taken = 0;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) {
+      const bool is_row = line.find("working") != std::string::npos ||
+                          line.find("active") != std::string::npos;
+      EXPECT_TRUE(line.size() <= 80 || !is_row) << line;
+      taken += std::max(1, (static_cast<int>(line.size()) + 79) / 80);
+    }
+    EXPECT_LT(taken, lines) << text;
+    EXPECT_GE(taken, lines - 2) << text;
+    EXPECT_THAT(text, HasSubstr(std::string(200, 'a')));
+  }
+}
+
+TEST(ReportTextTest, ASmallTerminalStillGetsThreeWorkers) {
+  JobReport report = TwoWorkers();
+  *report.add_worker() = report.worker(1);
+  *report.add_worker() = report.worker(1);
+  const std::string text = ReportScreen(report, {.lines = 2, .columns = 80});
+  EXPECT_THAT(text, HasSubstr("(the slowest 3 of 4)"));
+}
+
+TEST(ReportTextTest, AFileGetsTheWholeReport) {
+  EXPECT_EQ(ReportScreen(TwoWorkers(), {}), ReportText(TwoWorkers(), 100));
 }
 
 // Hosts and messages are what peers said.
