@@ -195,6 +195,20 @@ RUNS = {
 }
 
 
+def wait_for(workers, kind):
+    """Waits until all have ended well, or one of them has not.
+
+    The others may wait without end for one that has failed.
+    """
+    codes = [None]
+    while None in codes:
+        time.sleep(0.05)
+        codes = [worker.poll() for worker in workers]
+        for code in codes:
+            if code not in (None, 0):
+                raise SystemExit(f"{kind} ended with {code}")
+
+
 def measure(kind, size, steps, transport="auto", overlap=False):
     """Runs `size` processes of a kind; returns what the first one says."""
     servers = []
@@ -225,17 +239,18 @@ def measure(kind, size, steps, transport="auto", overlap=False):
             WEIR_TASK_TYPE="worker",
             WEIR_TASK_INDEX="0",
         )
+    workers = []
     try:
-        workers = [
-            subprocess.Popen(
-                [
+        for rank in range(size):
+            if kind == "sdk":
+                command = [
                     os.path.join(
                         os.environ["WEIR_BIN_DIR"], "bench/python/sdk_arrays"
                     ),
                     str(steps),
                 ]
-                if kind == "sdk"
-                else [
+            else:
+                command = [
                     sys.executable,
                     os.path.abspath(__file__),
                     "--kind",
@@ -246,23 +261,21 @@ def measure(kind, size, steps, transport="auto", overlap=False):
                     str(size),
                     "--steps",
                     str(steps),
-                ]
-                + (["--overlap"] if overlap else []),
-                env=dict(environment, RANK=str(rank)),
-                stdout=subprocess.PIPE,
-                text=True,
+                ] + (["--overlap"] if overlap else [])
+            workers.append(
+                subprocess.Popen(
+                    command,
+                    env=dict(environment, RANK=str(rank)),
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
             )
-            for rank in range(size)
-        ]
-        outputs = [worker.communicate()[0] for worker in workers]
-        for worker in workers:
-            if worker.returncode != 0:
-                raise SystemExit(f"{kind} ended with {worker.returncode}")
-        return json.loads(outputs[0])
+        wait_for(workers, kind)
+        return json.loads(workers[0].stdout.read())
     finally:
-        for server in servers:
-            server.kill()
-            server.wait()
+        for process in servers + workers:
+            process.kill()
+            process.wait()
 
 
 def transport_rates(rounds):

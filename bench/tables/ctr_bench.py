@@ -253,11 +253,22 @@ def call_weir(model, sets, watch=False):
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=dict(os.environ, WEIR_BIN_DIR=BIN),
+            env=dict(
+                os.environ,
+                WEIR_BIN_DIR=BIN,
+                # As ps_addresses reads it.
+                WEIR_LOG_FORMAT="text",
+                WEIR_LOG_LEVEL="info",
+            ),
         )
         watched = None
         if watch:
             addresses = ps_addresses(workdir, process)
+            if addresses is None:
+                raise SystemExit(
+                    f"weir train ended with {process.returncode} before its "
+                    "ps served"
+                )
             watched = json.loads(
                 subprocess.run(
                     [
