@@ -187,7 +187,7 @@ struct Job {
 
  private:
   template <class F>
-  void ForEachProduct(F f) const;
+  void ForEachRow(F f) const;
 };
 
 int Job::Check() const {
@@ -203,9 +203,10 @@ int Job::Check() const {
   return kCudnnSuccess;
 }
 
-// f(index into x, into y, into the kernel).
+// f(index into x, into y, into the kernel) for each first channel; the other
+// channels follow in x and in the kernel.
 template <class F>
-void Job::ForEachProduct(F f) const {
+void Job::ForEachRow(F f) const {
   const int64_t width = y.extents[3];
   const int64_t size = kernel.extents[2];
   for (int64_t image = 0; image < y.extents[0]; ++image) {
@@ -218,11 +219,9 @@ void Job::ForEachProduct(F f) const {
           continue;
         }
         for (int64_t filter = 0; filter < y.extents[1]; ++filter) {
-          for (int64_t channel = 0; channel < x.extents[1]; ++channel) {
-            f(x.At(image, row, column, channel),
-              y.At(image, out / width, out % width, filter),
-              kernel.At(filter, tap / size, tap % size, channel));
-          }
+          f(x.At(image, row, column, 0),
+            y.At(image, out / width, out % width, filter),
+            kernel.At(filter, tap / size, tap % size, 0));
         }
       }
     }
@@ -243,20 +242,39 @@ void Job::Run(Random* random) const {
     std::memset(workspace, 0xff, static_cast<size_t>(engine.workspace_bytes));
   }
   std::vector<double> sums(static_cast<size_t>(result().elements()));
-  const auto product = [this](float a, float b) {
-    return Rounds() ? static_cast<double>(ToTf32(a)) * ToTf32(b)
-                    : static_cast<double>(a) * b;
+  const auto factors = [this](const Tensor& tensor) {
+    std::vector<double> values;
+    if (&tensor != &result()) {
+      values.reserve(static_cast<size_t>(tensor.elements()));
+      for (int64_t i = 0; i < tensor.elements(); ++i) {
+        const float value = tensor.Read(i);
+        values.push_back(Rounds() ? ToTf32(value) : value);
+      }
+    }
+    return values;
   };
-  ForEachProduct([&](int64_t in, int64_t out, int64_t tap) {
+  // Pointers: a vector's operator[] is a checked call, and these are the loops
+  // that take this emulator's time.
+  const std::vector<double> xs = factors(x), ks = factors(kernel);
+  const std::vector<double> ys = factors(y);
+  const int64_t channels = x.extents[1];
+  ForEachRow([&, in = xs.data(), taps = ks.data(), outs = ys.data(),
+              to = sums.data()](int64_t i, int64_t o, int64_t k) {
     switch (kind) {
       case weir::cuda::kCudnnForwardOperation:
-        sums[static_cast<size_t>(out)] += product(x.Read(in), kernel.Read(tap));
+        for (int64_t c = 0; c < channels; ++c) {
+          to[o] += in[i + c] * taps[k + c];
+        }
         return;
       case weir::cuda::kCudnnBackwardDataOperation:
-        sums[static_cast<size_t>(in)] += product(kernel.Read(tap), y.Read(out));
+        for (int64_t c = 0; c < channels; ++c) {
+          to[i + c] += taps[k + c] * outs[o];
+        }
         return;
       default:
-        sums[static_cast<size_t>(tap)] += product(x.Read(in), y.Read(out));
+        for (int64_t c = 0; c < channels; ++c) {
+          to[k + c] += in[i + c] * outs[o];
+        }
     }
   });
   for (size_t i = 0; i < sums.size(); ++i) {
