@@ -378,14 +378,14 @@ class WeirScriptTest(unittest.TestCase):
         self.assertNotIn("line 60\n", output)
         self.assertIn("    expected 1, got 2\n", output)
         self.assertEqual(
-            output.splitlines()[-1], "13 passed, 1 failed, 7 skipped"
+            output.splitlines()[-1], "14 passed, 1 failed, 7 skipped"
         )
         # What the linker warned of and how far Bazel was is in the log alone.
         self.assertNotIn("getaddrinfo", output)
         self.assertNotIn("Testing //tests", output)
         (log,) = re.findall(r"The whole log is (runs/test_logs/.*)", output)
         self.assertIn("getaddrinfo", (machine.root / log).read_text())
-        self.assertLess(len(output.splitlines()), 82)
+        self.assertLess(len(output.splitlines()), 84)
 
     def test_the_first_failure_of_a_long_test_is_shown(self):
         machine = self.machine()
@@ -401,7 +401,7 @@ class WeirScriptTest(unittest.TestCase):
         self.assertIn("    tests/a/b_test.cc:12: Failure\n", output)
         self.assertIn("    the reason\n", output)
         self.assertIn("    line 99\n", output)
-        self.assertLess(len(output.splitlines()), 82)
+        self.assertLess(len(output.splitlines()), 84)
 
     def test_a_check_that_is_red_shows_its_first_error(self):
         machine = self.machine()
@@ -432,7 +432,7 @@ class WeirScriptTest(unittest.TestCase):
         lines = [line.split("\x1b[K")[-1] for line in output.splitlines()]
         lines = [line for line in lines if line]
         self.assertRegex(lines[0], "^The logs are in runs/test_logs/")
-        self.assertEqual(lines[-1], "14 passed, 0 failed, 7 skipped")
+        self.assertEqual(lines[-1], "15 passed, 0 failed, 7 skipped")
         for line in lines[1:-1]:
             if not line.endswith("only with --full"):
                 self.assertRegex(line, r"^passed +\d+:\d\d    [A-Za-z]")
@@ -482,7 +482,7 @@ class WeirScriptTest(unittest.TestCase):
         )
         self.assertIn("    no network\n", output)
         self.assertEqual(
-            output.splitlines()[-1], "13 passed, 0 failed, 8 skipped"
+            output.splitlines()[-1], "14 passed, 0 failed, 8 skipped"
         )
 
 
