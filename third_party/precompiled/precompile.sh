@@ -30,7 +30,8 @@ with_clang() {
   # the tree: what goes to standard output names no folder.
   cd /
   "$compiler" -fPIC -fstack-protector "${options[@]}" "-$1" \
-    "${headers[@]/#/-include}" -include gmock/gmock.h \
+    "${headers[@]/#/-include}" -include gmock/gmock.h -include grpcpp/grpcpp.h \
+    -include nlohmann/json.hpp \
     -fpch-instantiate-templates -x c++-header /usr/include/gtest/gtest.h \
     -o - >"$out/$1.pch"
 }
