@@ -1,6 +1,7 @@
 // Linear regression on parameter servers, without Weir's own worker.
 //
 //   ./weir build //examples:sdk_linear
+//   export WEIR_SECRET=$(./weir secret)
 //   bin/weir_ps --cluster "ps=127.0.0.1:2222" --task_index 0 &
 //   bin/sdk_linear 127.0.0.1:2222
 //
