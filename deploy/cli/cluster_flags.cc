@@ -19,7 +19,8 @@ void AddClusterFlags(CLI::App* app, ClusterOptions* options,
                   "the run's directory; default runs/<name>-<time>");
   AddCheckpointsFlag(app, &options->checkpoints);
   app->add_option("--max_restarts", *max_restarts,
-                  "times that a task that a signal ended is started again")
+                  "times that a task that ended with 128 or above is started "
+                  "again")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app->add_option("--transport", options->transport,

@@ -2,9 +2,9 @@
 //
 // It starts parameter servers and copies of the command on loopback ports, each
 // with its TF_CONFIG, and shows what they print with their names before it. A
-// worker that a signal ended is started again. The job ends with the code of
-// the first failure, and shows that task's last lines. Processes that a task
-// leaves in its process group are ended with it.
+// worker that ended with 128 or above is started again. The job ends with the
+// code of the first failure, and shows that task's last lines. Processes that a
+// task leaves in its process group are ended with it.
 #ifndef DEPLOY_LAUNCHER_RUN_H_
 #define DEPLOY_LAUNCHER_RUN_H_
 
