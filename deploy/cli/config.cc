@@ -4,11 +4,15 @@
 #include <cstdio>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "deploy/cli/command.h"
+#include "deploy/render/data_shape.h"
 #include "proto/job/job_spec_reference.h"
 #include "proto/job/job_spec_text.h"
 #include "proto/job/tf_config.h"
+#include "proto/wire/declaration_io.h"
+#include "worker/model/graph.h"
 
 namespace weir {
 namespace {
@@ -20,6 +24,21 @@ struct Options {
   std::vector<std::string> sets;
   ClusterSources sources = ClusterSources::FromEnv();
 };
+
+// Checks the layers as a worker will. Where the sizes of a sample are in files
+// it returns a line that says so; else "".
+absl::StatusOr<std::string> CheckModel(const JobSpec& spec) {
+  WEIR_ASSIGN_OR_RETURN(const DataShape shape,
+                        ShapeOfData(spec.data().train(), /*local_data=*/"",
+                                    spec.seed(), "data.train"));
+  if (!shape.unknown.empty()) {
+    return absl::StrCat("model not checked: ", shape.unknown, "\n");
+  }
+  WEIR_RETURN_IF_ERROR(BuildGraph(spec.model(), shape.features,
+                                  {TablesFromSpec(spec), shape.id_names})
+                           .status());
+  return std::string();
+}
 
 absl::Status Check(const Options& options) {
   ClusterSources sources = options.sources;
@@ -37,8 +56,10 @@ absl::Status Check(const Options& options) {
   }
   WEIR_ASSIGN_OR_RETURN(const JobSpec spec,
                         LoadJobSpec(options.job, options.sets));
-  std::printf("%sjob %s\nhash %s\n", cluster.ToString().c_str(),
-              spec.name().c_str(), JobSpecHash(spec).c_str());
+  WEIR_ASSIGN_OR_RETURN(const std::string unchecked, CheckModel(spec));
+  std::printf("%sjob %s\nhash %s\n%s", cluster.ToString().c_str(),
+              spec.name().c_str(), JobSpecHash(spec).c_str(),
+              unchecked.c_str());
   return absl::OkStatus();
 }
 

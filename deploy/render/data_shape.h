@@ -1,7 +1,7 @@
 // What a job file says of its data without opening it.
 //
-// Place: job_memory.cc builds the model's graph with it. Where the files are on
-// this machine, their reader says it instead.
+// Place: job_memory.cc and `weir config check` build the model's graph with it.
+// Where the files are on this machine, their reader says it instead.
 //
 // Threads: safe.
 // Errors: what CreateDataset says of data that is wrong.

@@ -13,6 +13,7 @@
 namespace weir {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 
 struct Result {
@@ -40,13 +41,17 @@ Result Check(std::vector<std::string> flags) {
   return RunConfig(flags);
 }
 
-std::string WriteJob(const std::string& batch_size) {
+std::string WriteJob(const std::string& batch_size,
+                     const std::string& input = "flat",
+                     const std::string& source = "digits { count: 9 }") {
   const std::string path = MakeTempDir() + "/job.textproto";
   const std::string text =
-      "name: 'j' model { layer { name: 'o' dense { units: 2 } } "
-      "loss { mean_squared_error {} } } data { train { digits { count: 9 } } } "
-      "train { batch_size: " +
-      batch_size +
+      "name: 'j' model { layer { name: 'flat' flatten {} } "
+      "layer { name: 'o' input: '" +
+      input +
+      "' dense { units: 2 } } loss { mean_squared_error {} } } "
+      "data { train { " +
+      source + " } } train { batch_size: " + batch_size +
       " steps: 3 } optimizer { sgd {} } schedule { learning_rate: 0.1 }";
   EXPECT_TRUE(Files::Real()->WriteAtomically(path, text).ok());
   return path;
@@ -97,6 +102,14 @@ TEST_F(ConfigTest, PrintsTheHashWhichFollowsTheOverrides) {
       HasSubstr("hash "));
 }
 
+TEST_F(ConfigTest, SaysWhereTheModelCannotBeChecked) {
+  const std::string job =
+      WriteJob("1", "falt", "idx { images: 'i.gz' labels: 'l.gz' }");
+  EXPECT_THAT(Check({"--job", job}).out,
+              EndsWith("\nmodel not checked: the size of its images is in the "
+                       "file\n"));
+}
+
 TEST_F(ConfigTest, EveryMistakeIsOneLineAndCodeTwo) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"--cluster", "nonsense"}, "--cluster: 'nonsense' is not role="},
@@ -104,6 +117,8 @@ TEST_F(ConfigTest, EveryMistakeIsOneLineAndCodeTwo) {
        "cannot open /absent.textproto: No such"},
       {{"--job", WriteJob("0")}, "train.batch_size: 0 is not in"},
       {{"--job", WriteJob("x")}, "job.textproto:1:"},
+      {{"--job", WriteJob("1", "falt")},
+       "model.layer[1] 'o': input 'falt' names no earlier layer"},
       {{"--job", WriteJob("1"), "--set", "a=b"}, "--set 'a=b': there is no"},
       {{"--set", "a=b"}, "--set needs --job FILE"},
   };
