@@ -31,6 +31,19 @@ auto WithoutGil(const Call& call) {
   return *std::move(result);
 }
 
+// The same for a checkpoint's files. What is not there is DATA_LOSS, as damage
+// is: the chief takes old checkpoints away, and begins with the manifest.
+template <typename Call>
+auto ReadFiles(const Call& call) {
+  return WithoutGil([&] {
+    auto result = call();
+    if (absl::IsNotFound(result.status())) {
+      result = absl::DataLossError(result.status().message());
+    }
+    return result;
+  });
+}
+
 std::vector<std::pair<uint64_t, std::string>> List(
     const std::string& directory) {
   const std::vector<CheckpointInfo> found =
@@ -48,11 +61,11 @@ std::vector<std::pair<uint64_t, std::string>> List(
 
 py::dict Read(const std::string& path) {
   const std::unique_ptr<CheckpointReader> reader =
-      WithoutGil([&] { return CheckpointReader::Open(AnyStore(), path); });
+      ReadFiles([&] { return CheckpointReader::Open(AnyStore(), path); });
   py::dict result;
   for (const VariableSpec& variable : reader->layout().variables()) {
     const std::vector<float> values =
-        WithoutGil([&] { return reader->ReadVariable(variable.name); });
+        ReadFiles([&] { return reader->ReadVariable(variable.name); });
     const py::array_t<float> array(variable.shape, values.data());
     result[py::str(variable.name)] = array;
     // Names of one tensor share one array, as they shared one variable.

@@ -30,7 +30,7 @@ class Checkpoint:
 
         Every file's checksum is looked at first.
 
-        Raises: `weir.WeirError`, which names the file that is damaged or gone:
+        Raises: `weir.DataLoss`, which names the file that is damaged or gone:
           older checkpoints are taken away as newer ones come.
         """
         return _core.read_checkpoint(self.path)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import tempfile
 import threading
 import unittest
@@ -95,9 +96,19 @@ class CheckpointsTest(unittest.TestCase):
         with self.assertRaisesRegex(weir.DataLoss, "shard-1-of-3"):
             first.tensors()
 
+    def test_what_was_taken_away_is_named(self):
+        last = list(weir.checkpoints(self.run_dir))[-1]
+        for name in "manifest.json", "shard-1-of-3.safetensors":
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, os.path.basename(last.path))
+                shutil.copytree(last.path, path)
+                os.remove(os.path.join(path, name))
+                with self.assertRaisesRegex(weir.DataLoss, name):
+                    weir.Checkpoint(last.step, path).tensors()
+
     def test_there_are_none(self):
         self.assertEqual(list(weir.checkpoints("/nowhere")), [])
-        with self.assertRaises(weir.WeirError):
+        with self.assertRaises(weir.DataLoss):
             weir.Checkpoint(1, "/nowhere/ckpt-1").tensors()
 
     def test_of_the_run_that_started_the_program(self):
