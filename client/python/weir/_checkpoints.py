@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from weir import _core
+from weir.errors import InvalidArgument
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +61,9 @@ def checkpoints(
             "WEIR_WORKDIR"
         )
         if not directory:
-            raise ValueError(
+            raise InvalidArgument(
                 "neither WEIR_CHECKPOINTS nor WEIR_WORKDIR is set: name the "
-                "run's directory"
+                "run's directory, or give `weir run` --workdir"
             )
     run = os.fspath(directory)
     run = run.rstrip("/") or ("/" if run else ".")

@@ -115,7 +115,7 @@ class CheckpointsTest(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ):
             os.environ.pop("WEIR_CHECKPOINTS", None)
             os.environ.pop("WEIR_WORKDIR", None)
-            with self.assertRaisesRegex(ValueError, "WEIR_WORKDIR"):
+            with self.assertRaisesRegex(weir.InvalidArgument, "WEIR_WORKDIR"):
                 next(weir.checkpoints())
             os.environ["WEIR_WORKDIR"] = self.run_dir
             of_run = list(weir.checkpoints(self.run_dir + "/"))
