@@ -29,18 +29,18 @@
 //                           be repeated. But where pushes() has grown, Push or
 //                           PushPull has sent its push: call Wait.
 //    3 INVALID_ARGUMENT     an option, tensor or name is wrong.
-//    6 ALREADY_EXISTS       the job has other tensors or tables; the message
-//                           names the first difference.
+//    6 ALREADY_EXISTS       the job has other tensors or tables; names one.
 //    7 PERMISSION_DENIED    another process has this rank.
+//    8 RESOURCE_EXHAUSTED   no memory for the tensors, here or in a ps.
 //    9 FAILED_PRECONDITION  a ps is lost or holds another job, or the call
 //                           comes too early or too late.
 //   10 ABORTED              the chief ended the job, or is gone.
 //   11 OUT_OF_RANGE         a gradient has NaN or Inf and was left out; the
 //                           next push may follow.
+//   13 INTERNAL             a ps is of another version of Weir, or a bug.
 //   14 UNAVAILABLE          a ps does not answer at the start.
 //   16 UNAUTHENTICATED      a ps, the chief or this process does not prove to
-//                           be of the job (WEIR_SECRET and the other variables
-//                           of docs/security.md).
+//                           be of the job (docs/security.md).
 #ifndef CLIENT_CC_WEIR_H_
 #define CLIENT_CC_WEIR_H_
 

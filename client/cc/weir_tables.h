@@ -1,7 +1,7 @@
 // Embedding tables of the public C++ SDK: rows of floats by 64-bit id, spread
 // over the servers by a hash.
 //
-// Place: part of client/cc/weir.h, which includes it. Standard types only.
+// Place: part of client/cc/weir.h, which brings it. Standard types only.
 //
 // Terms
 //   row    the `dim` floats of one id. Its initial values are a pure function
