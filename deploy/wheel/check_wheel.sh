@@ -101,6 +101,13 @@ launches() {
   "$venv/bin/python" -m weir --help && "$venv/bin/weir" train --help
 }
 
+starts_by_hand() {
+  local name
+  for name in weir_ps weir_chief; do
+    "$venv/bin/$name" --help | grep -q -- --task_index || return
+  done
+}
+
 names_a_wrong_word() {
   ! "$venv/bin/python" -m weir wrong 2>said || return
   grep -qxF "weir: unknown command 'wrong'; try weir --help" said
@@ -144,6 +151,7 @@ package=$(echo "$venv"/lib/python3.*/site-packages/weir)
 [ -d "$package" ] || die "there is no $package" 1
 check "has all it needs" finds_its_own
 check "python -m weir" launches
+check "weir_ps and weir_chief" starts_by_hand
 check "names a wrong word" names_a_wrong_word
 check "its version" same_version
 check "its licence" carries_its_licence

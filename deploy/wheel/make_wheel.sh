@@ -145,7 +145,12 @@ Generator: weir
 Root-Is-Purelib: false
 Tag: $tag
 END
-printf '[console_scripts]\nweir = weir._launcher:main\n' >"$info/entry_points.txt"
+cat >"$info/entry_points.txt" <<END
+[console_scripts]
+weir = weir._launcher:main
+weir_chief = weir._launcher:chief
+weir_ps = weir._launcher:ps
+END
 echo weir >"$info/top_level.txt"
 wheel=weir-$version-$tag.whl
 # The entries are sorted and have one date, 1980-01-01.
