@@ -21,6 +21,7 @@ struct PulledBlock {
   bool not_yet = false;  // the deadline passed first; no values
   BlockRef values;       // f32, the whole block
   bool has_buffers = false;
+  bool may_change = false;  // lock_free: pushes go on writing to `values`
 };
 
 using PullDone = std::function<void(absl::StatusOr<PulledBlock>)>;

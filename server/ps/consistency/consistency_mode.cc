@@ -46,8 +46,12 @@ absl::StatusOr<std::optional<PulledBlock>> ConsistencyMode::Answer(
     return PulledBlock{block.plan.index, want.version(), false,
                        block.previous.values, block.plan.has_buffers};
   }
-  return PulledBlock{block.plan.index, block.order.version, false, block.values,
-                     block.plan.has_buffers};
+  return PulledBlock{block.plan.index,
+                     block.order.version,
+                     false,
+                     block.values,
+                     block.plan.has_buffers,
+                     context_.plan->kind() == ConsistencyKind::kLockFree};
 }
 
 }  // namespace weir

@@ -208,6 +208,7 @@ void AnswerFlow::OnPulled(const std::shared_ptr<Question>& question,
     return;
   }
   Answer answer{question, ValueChunk(), std::move(pulled->values)};
+  answer.may_change = pulled->may_change;
   auto& header = std::get<ValueChunk>(answer.header);
   header.set_incarnation(store_->incarnation());
   header.set_block(static_cast<uint32_t>(pulled->block));
@@ -257,14 +258,16 @@ void AnswerFlow::Encode(Answer* answer) const {
   }
   const auto count = static_cast<size_t>(answer->values.elements());
   answer->bytes = EncodedBytes(header->encoding(), count);
-  if (header->encoding() != F32) {
+  const bool checksum = answer->question->want.checksum();
+  // I5: the transport reads the values after the checksum is taken.
+  if (header->encoding() != F32 || (checksum && answer->may_change)) {
     BlockRef encoded = BlockRef::Make(
         arena_, static_cast<int64_t>((answer->bytes + 3) / sizeof(float)));
     EncodeFloats(answer->values.data(), count, header->encoding(),
                  reinterpret_cast<char*>(encoded.data()));
     answer->values = std::move(encoded);
   }
-  if (answer->question->want.checksum()) {
+  if (checksum) {
     header->set_crc32c(Crc32c(answer->values.data(), answer->bytes));
   }
 }

@@ -25,10 +25,12 @@
 //       that hold buffers, which leave as F32: buffers may be counts, whose
 //       size would set the scale of the weights beside them (see "Compression"
 //       in docs/design_notes.md).
+//   I5. A checksum is of the bytes that leave. Values that may still change are
+//       copied before it is taken.
 // Threads: safe, but for Take, which one thread calls. Write and Finish are
 //   called on any thread, without a lock; two Writes at once only when `window`
 //   is over 1.
-// Cost: float32 values are not copied.
+// Cost: float32 values are not copied, but for I5.
 #ifndef SERVER_PS_SERVICE_ANSWER_FLOW_H_
 #define SERVER_PS_SERVICE_ANSWER_FLOW_H_
 
@@ -79,8 +81,9 @@ class AnswerFlow : public std::enable_shared_from_this<AnswerFlow> {
     std::variant<std::monostate, ValueChunk, RowChunk,
                  std::unique_ptr<google::protobuf::MessageLite>>
         header;
-    BlockRef values = {};  // the payload, in the header's encoding
-    size_t bytes = 0;      // of the payload
+    BlockRef values = {};     // the payload, in the header's encoding
+    size_t bytes = 0;         // of the payload
+    bool may_change = false;  // see PulledBlock
 
     // The header; null if it is empty.
     const google::protobuf::MessageLite* message() const;

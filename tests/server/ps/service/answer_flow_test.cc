@@ -3,6 +3,7 @@
 #include <new>
 #include <utility>
 
+#include "common/io/crc32c.h"
 #include "gtest/gtest.h"
 #include "tests/server/ps/store/store_tester.h"
 
@@ -220,6 +221,40 @@ TEST(AnswerFlowTest, BlocksThatHoldBuffersLeaveAsFloat32) {
     EXPECT_EQ(last.values.data()[15], 0.001f);
     EXPECT_EQ(last.values.data()[16], 1001.0f);
     flow->ClientGone();
+  }
+}
+
+TEST(AnswerFlowTest, AChecksumIsOfTheBytesThatLeave) {
+  for (const char* update : {"async {}", "async { lock_free: true }"}) {
+    StoreTester ps(Job(update));
+    const auto flow = std::make_shared<Flow>(ps.store.get(), kBlocks);
+    Want want = LatestWant();
+    want.set_checksum(true);
+    flow->AskForAll(ps.SenderOf(0), want);
+    ASSERT_EQ(flow->writing.size(), size_t{kBlocks});
+    // The answer waits for a slow network, and somebody pushes.
+    ASSERT_TRUE(ps.PushConstant(ps.Chunk(0, 0, 0, 0), 1.0f).ok());
+    const AnswerFlow::Answer& answer = flow->writing[0];
+    EXPECT_EQ(Crc32c(answer.values.data(), answer.bytes),
+              Flow::Values(answer).crc32c())
+        << update;
+    flow->ClientGone();
+  }
+}
+
+TEST(AnswerFlowTest, Float32LeavesWithoutACopyUnlessItMayChangeUnderAChecksum) {
+  for (const bool lock_free : {false, true}) {
+    StoreTester ps(Job(lock_free ? "async { lock_free: true }" : "async {}"));
+    for (const bool checksum : {false, true}) {
+      const auto flow = std::make_shared<Flow>(ps.store.get(), kBlocks);
+      Want want = LatestWant();
+      want.set_checksum(checksum);
+      flow->AskForAll(ps.SenderOf(0), want);
+      ASSERT_EQ(flow->writing.size(), size_t{kBlocks});
+      EXPECT_EQ(flow->writing[0].values.data() != ps.Latest(0).values.data(),
+                lock_free && checksum);
+      flow->ClientGone();
+    }
   }
 }
 
