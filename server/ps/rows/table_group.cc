@@ -308,10 +308,7 @@ absl::StatusOr<ShrinkReply> TableGroup::Shrink(const ShrinkRequest& request) {
     }
     found = true;
     ShrinkOptions options;
-    options.age_max = table(t).options().age_max;
-    if (request.age_max() != 0) {
-      options.age_max = request.age_max();
-    }
+    options.age_max = request.age_max();
     if (request.has_rows_max()) {
       // More than any table holds.
       options.rows_max = static_cast<int64_t>(std::min<uint64_t>(

@@ -156,7 +156,8 @@ class Table {
   //                             in.
   absl::Status Import(const RowRecords& rows);
 
-  // Drops rows and gives their memory back (the index keeps its own).
+  // Drops rows and gives their memory back (the index keeps its own). Expired
+  // ones go whatever the options say.
   ShrinkReceipt Shrink(const ShrinkOptions& options);
 
   // Visits every row if hot_count > 0.
@@ -201,7 +202,7 @@ class Table {
   // Drops the rows of stripe s for which drop(stripe, row) holds.
   template <class Drop>
   void DropIf(int s, int64_t StripeCounts::*counter, const Drop& drop);
-  void DropByAge(int s, uint32_t age_max);
+  void DropByAge(int s, uint32_t age_max, int64_t StripeCounts::*counter);
   void DropToCount(int s, int64_t rows_max);
 
   // The part of the clock that rows keep.

@@ -156,8 +156,8 @@ void Table::DropIf(int s, int64_t StripeCounts::*counter, const Drop& drop) {
                        });
 }
 
-void Table::DropByAge(int s, uint32_t age_max) {
-  DropIf(s, &StripeCounts::expired,
+void Table::DropByAge(int s, uint32_t age_max, int64_t StripeCounts::*counter) {
+  DropIf(s, counter,
          [age_max, now = RowClock()](const TableStripe& part,
                                      const RowHeader& row) {
            return part.IsExpired(row, age_max, now);
@@ -190,11 +190,13 @@ void Table::DropToCount(int s, int64_t rows_max) {
 ShrinkReceipt Table::Shrink(const ShrinkOptions& options) {
   const TableFigures before = Report(0);
   for (int s = 0; s < options_.stripes; ++s) {
-    if (options.age_max != 0) {
-      DropByAge(s, options.age_max);
-    }
+    // What has expired is gone in every checkpoint as well, and counts apart
+    // from what only this call drops.
     if (options_.age_max != 0) {
-      DropByAge(s, options_.age_max);
+      DropByAge(s, options_.age_max, &StripeCounts::expired);
+    }
+    if (options.age_max != 0) {
+      DropByAge(s, options.age_max, &StripeCounts::shrunk);
     }
     if (options.rows_max >= 0) {
       // Shares that add up to rows_max exactly. The products are of the

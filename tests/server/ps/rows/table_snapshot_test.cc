@@ -359,19 +359,48 @@ TEST(TableSnapshotTest, AnIncrementOfAHundredthOfTheRowsIsAsSmall) {
 }
 
 TEST(TableSnapshotTest, DroppedRowsDoNotComeBack) {
+  for (const bool by_age : {false, true}) {
+    const std::string dir = CheckpointRoot();
+    std::filesystem::remove_all(dir);  // what the first round left
+    Shards job(WithTables("async {}", 1));
+    job.Update(0, 0, kRows);
+    job.Update(1, 0, 100);
+    job.Update(2, 0, 100);
+    job.Save(dir, "ckpt-1");
+    ShrinkRequest shrink;
+    *shrink.mutable_sender() = job.testers[0]->SenderOf(0);
+    if (by_age) {
+      shrink.set_age_max(1);
+    } else {
+      shrink.set_rows_max(100);
+    }
+    EXPECT_EQ(job.testers[0]->store->Shrink(shrink)->rows(), 600u);
+    const std::vector<TableFile> files = job.Save(dir, "ckpt-2", "ckpt-1");
+    EXPECT_EQ(files[0].base(), "") << by_age;
+    EXPECT_EQ(files[0].rows(), 200u) << by_age;
+    const auto saved = job.Rows();
+    Shards after(WithTables("async {}", 2));
+    ASSERT_TRUE(after.Restore(JoinPath(dir, "ckpt-2")).ok());
+    EXPECT_EQ(after.Rows(), saved) << by_age;
+  }
+}
+
+TEST(TableSnapshotTest, AnIncrementNeedsNoRowsToTellThatSomeHaveExpired) {
   const std::string dir = CheckpointRoot();
-  Shards job(WithTables("async {}", 1));
+  const Declaration declaration =
+      WithTables("async {}", 1, "expiry { steps: 1 }");
+  Shards job(declaration);
   job.Update(0, 0, kRows);
   job.Save(dir, "ckpt-1");
+  job.Update(1, 0, 100);
+  job.Update(2, 0, 100);
   ShrinkRequest shrink;
   *shrink.mutable_sender() = job.testers[0]->SenderOf(0);
-  shrink.set_rows_max(100);
-  ASSERT_TRUE(job.testers[0]->store->Shrink(shrink).ok());
+  EXPECT_EQ(job.testers[0]->store->Shrink(shrink)->rows(), 300u);
   const std::vector<TableFile> files = job.Save(dir, "ckpt-2", "ckpt-1");
-  EXPECT_EQ(files[0].base(), "");
-  EXPECT_EQ(files[0].rows(), 200u);
+  EXPECT_EQ(files[0].base(), "ckpt-1");
   const auto saved = job.Rows();
-  Shards after(WithTables("async {}", 2));
+  Shards after(declaration);
   ASSERT_TRUE(after.Restore(JoinPath(dir, "ckpt-2")).ok());
   EXPECT_EQ(after.Rows(), saved);
 }
