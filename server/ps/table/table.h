@@ -199,11 +199,12 @@ class Table {
   void VisitSegments(
       int s,
       const std::function<void(TableStripe*, std::vector<RowHeader*>*)>& visit);
-  // Drops the rows of stripe s for which drop(stripe, row) holds.
+  // Each drops rows of stripe s and returns how many: those for which
+  // drop(stripe, row) holds, those that are too old, those beyond rows_max.
   template <class Drop>
-  void DropIf(int s, int64_t StripeCounts::*counter, const Drop& drop);
-  void DropByAge(int s, uint32_t age_max, int64_t StripeCounts::*counter);
-  void DropToCount(int s, int64_t rows_max);
+  int64_t DropIf(int s, int64_t StripeCounts::*counter, const Drop& drop);
+  int64_t DropByAge(int s, uint32_t age_max, int64_t StripeCounts::*counter);
+  int64_t DropToCount(int s, int64_t rows_max);
 
   // The part of the clock that rows keep.
   uint32_t RowClock() const { return static_cast<uint32_t>(clock()); }

@@ -145,26 +145,30 @@ void Table::VisitSegments(
 }
 
 template <class Drop>
-void Table::DropIf(int s, int64_t StripeCounts::*counter, const Drop& drop) {
+int64_t Table::DropIf(int s, int64_t StripeCounts::*counter, const Drop& drop) {
+  int64_t dropped = 0;
   VisitSegments(s, [&](TableStripe* part, std::vector<RowHeader*>* rows)
                        ABSL_NO_THREAD_SAFETY_ANALYSIS {
                          for (const RowHeader* row : *rows) {
                            if (drop(*part, *row)) {
                              part->Drop(row->id, counter);
+                             ++dropped;
                            }
                          }
                        });
+  return dropped;
 }
 
-void Table::DropByAge(int s, uint32_t age_max, int64_t StripeCounts::*counter) {
-  DropIf(s, counter,
-         [age_max, now = RowClock()](const TableStripe& part,
-                                     const RowHeader& row) {
-           return part.IsExpired(row, age_max, now);
-         });
+int64_t Table::DropByAge(int s, uint32_t age_max,
+                         int64_t StripeCounts::*counter) {
+  return DropIf(s, counter,
+                [age_max, now = RowClock()](const TableStripe& part,
+                                            const RowHeader& row) {
+                  return part.IsExpired(row, age_max, now);
+                });
 }
 
-void Table::DropToCount(int s, int64_t rows_max) {
+int64_t Table::DropToCount(int s, int64_t rows_max) {
   using Key = std::pair<uint64_t, uint64_t>;
   const uint32_t now = RowClock();
   std::vector<Key> keys;
@@ -175,45 +179,48 @@ void Table::DropToCount(int s, int64_t rows_max) {
   });
   const int64_t excess = static_cast<int64_t>(keys.size()) - rows_max;
   if (excess <= 0) {
-    return;
+    return 0;
   }
   // The last key that goes. A row that was touched after the first walk has a
   // larger one now and stays.
   std::nth_element(keys.begin(), keys.begin() + (excess - 1), keys.end());
   const Key last = keys[static_cast<size_t>(excess - 1)];
-  DropIf(s, &StripeCounts::shrunk,
-         [last, now](const TableStripe& part, const RowHeader& row) {
-           return part.EvictionKey(row, now) <= last;
-         });
+  return DropIf(s, &StripeCounts::shrunk,
+                [last, now](const TableStripe& part, const RowHeader& row) {
+                  return part.EvictionKey(row, now) <= last;
+                });
 }
 
 ShrinkReceipt Table::Shrink(const ShrinkOptions& options) {
-  const TableFigures before = Report(0);
+  // Counted as they go: the job may make rows and ask for memory meanwhile.
+  ShrinkReceipt receipt;
   for (int s = 0; s < options_.stripes; ++s) {
     // What has expired is gone in every checkpoint as well, and counts apart
     // from what only this call drops.
     if (options_.age_max != 0) {
-      DropByAge(s, options_.age_max, &StripeCounts::expired);
+      receipt.rows += DropByAge(s, options_.age_max, &StripeCounts::expired);
     }
     if (options.age_max != 0) {
-      DropByAge(s, options.age_max, &StripeCounts::shrunk);
+      receipt.rows += DropByAge(s, options.age_max, &StripeCounts::shrunk);
     }
     if (options.rows_max >= 0) {
       // Shares that add up to rows_max exactly. The products are of the
       // remainder alone, so that no rows_max is too large for them.
       const int64_t stripes = options_.stripes;
       const int64_t rest = options.rows_max % stripes;
-      DropToCount(s, options.rows_max / stripes + rest * (s + 1) / stripes -
-                         rest * s / stripes);
+      receipt.rows +=
+          DropToCount(s, options.rows_max / stripes + rest * (s + 1) / stripes -
+                             rest * s / stripes);
     }
     TableStripe& part = stripe(s);
     for (bool more = true; more;) {
       MutexLock lock(&part.mutex());
+      const int64_t before = part.bytes();
       more = part.ReleaseChunk();
+      receipt.bytes += before - part.bytes();
     }
   }
-  const TableFigures after = Report(0);
-  return {before.rows - after.rows, before.bytes - after.bytes};
+  return receipt;
 }
 
 TableFigures Table::Report(int hot_count) {

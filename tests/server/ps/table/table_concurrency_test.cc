@@ -106,5 +106,23 @@ TEST(TableConcurrencyTest, KeepsTheBudgetWhileRowsComeAndGo) {
                              report.counts.expired - report.counts.shrunk);
 }
 
+TEST(TableConcurrencyTest, ShrinkCountsWhatItDropsWhileRowsCome) {
+  const auto table = MakeTable(SmallOptions("adagrad {}", 4));
+  std::atomic<bool> done = false;
+  std::thread trainer([&] {
+    for (uint64_t next = 0; !done; next += 300) {
+      Read(table.get(), Range(next, next + 300));
+    }
+  });
+  // Some calls at least see the table grow.
+  for (int64_t rows = 0; rows < 100'000; rows = table->Report(0).rows) {
+    const ShrinkReceipt receipt = table->Shrink({});
+    EXPECT_EQ(receipt.rows, 0);
+    EXPECT_GE(receipt.bytes, 0);
+  }
+  done = true;
+  trainer.join();
+}
+
 }  // namespace
 }  // namespace weir
