@@ -5,9 +5,9 @@
 //
 // It starts empty and waits for the chief to declare or restore its shard.
 // Exit codes: 0 after Shutdown, 138 when that says that another shard was lost
-// or that the job was stopped (start it again, empty), 2 for a wrong flag,
-// TF_CONFIG or an address that is in use, or no word on security, 143 after
-// SIGTERM, 130 after SIGINT.
+// or that the job was stopped, and when there is no memory in the middle of an
+// update (start it again, empty), 2 for a wrong flag, TF_CONFIG or an address
+// that is in use, or no word on security, 143 after SIGTERM, 130 after SIGINT.
 //
 // On SIGTERM it serves on until the chief has saved the job and shuts it down,
 // --grace_seconds at most; a second signal ends it at once.

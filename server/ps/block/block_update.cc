@@ -107,7 +107,8 @@ void BlockWriter::CopyUpTo(int64_t end) {
     return;
   }
   for (const Replaced& replaced : replaced_) {
-    std::memcpy(replaced.to + copied_, replaced.from.data() + copied_,
+    std::memcpy(replaced.place->data() + copied_,
+                replaced.other.data() + copied_,
                 static_cast<size_t>(end - copied_) * sizeof(float));
   }
   copied_ = end;

@@ -65,12 +65,11 @@ class BlockWriter {
  public:
   explicit BlockWriter(Arena* arena) : arena_(arena) {}
 
-  // Makes `*buffer` writable, up to the element to which CopyUpTo has come.
+  // Makes the buffer that Replace puts in the place of `*buffer`, if others
+  // reference that. The block is unchanged, so std::bad_alloc does no harm.
   void Open(BlockRef* buffer) {
     if (*buffer && !buffer->unique()) {
-      BlockRef old = *buffer;
-      *buffer = BlockRef::Make(arena_, old.elements());
-      replaced_.push_back({std::move(old), buffer->data()});
+      replaced_.push_back({buffer, BlockRef::Make(arena_, buffer->elements())});
     }
   }
   void OpenAll(Block& block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) {
@@ -79,14 +78,21 @@ class BlockWriter {
       Open(&one);
     }
   }
+  // Makes what was opened writable, up to the element to which CopyUpTo has
+  // come. REQUIRES: the block's lock was held since Open. Never throws.
+  void Replace() {
+    for (Replaced& replaced : replaced_) {
+      std::swap(*replaced.place, replaced.other);
+    }
+  }
   bool copying() const { return !replaced_.empty(); }
   // Copies elements that were not copied yet, up to `end`.
   void CopyUpTo(int64_t end);
 
  private:
   struct Replaced {
-    BlockRef from;
-    float* to;
+    BlockRef* place;
+    BlockRef other;  // the new buffer; the old one after Replace
   };
   Arena* const arena_;
   std::vector<Replaced> replaced_;

@@ -1,14 +1,13 @@
 #include "server/ps/consistency/async.h"
 
 #include "common/base/status.h"
+#include "server/ps/block/must_finish.h"
 
 namespace weir {
 
 absl::StatusOr<AsyncMode::Admission> AsyncMode::Admit(
-    Block& block, const BlockGradient& gradient, const std::vector<bool>& moved,
-    int bad_variable) {
+    Block& block, const BlockGradient& gradient, bool moves, int bad_variable) {
   const ::weir::Push& push = *gradient.push;
-  const bool moves = bad_variable < 0 && AnyMoved(moved);
   WEIR_ASSIGN_OR_RETURN(
       const std::optional<uint64_t> staleness,
       ContributionOrder::Admit(
@@ -30,14 +29,20 @@ absl::StatusOr<Receipt> AsyncMode::Push(Block& block, BlockGradient gradient,
   // payload needs no lock.
   const std::vector<bool> moved = MovedSegments(block.plan, gradient);
   const int bad_variable = FindNonFinite(block.plan, moved, gradient);
+  const bool moves = bad_variable < 0 && AnyMoved(moved);
+  BlockWriter writer(context_.arena);
   MutexLock lock(&block.mutex);
-  WEIR_ASSIGN_OR_RETURN(const Admission admission,
-                        Admit(block, gradient, moved, bad_variable));
-  if (admission.apply) {
+  if (moves) {
     // I1: buffers that a pull or a snapshot holds are replaced, so what they
-    // see stays the state of one version.
-    BlockWriter writer(context_.arena);
+    // see stays the state of one version. Before the mark is taken: a push that
+    // finds no memory has changed nothing and may come again.
     writer.OpenAll(block);
+  }
+  WEIR_ASSIGN_OR_RETURN(const Admission admission,
+                        Admit(block, gradient, moves, bad_variable));
+  if (admission.apply) {
+    const MustFinish update("an update of a block");
+    writer.Replace();
     const std::vector<StepContext> contexts =
         TakeSteps(block, moved, *gradient.push);
     ApplyGradient(block.plan, BlockArrays(block), moved, contexts, gradient,

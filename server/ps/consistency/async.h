@@ -36,10 +36,9 @@ class AsyncMode : public ConsistencyMode {
     Receipt receipt;
   };
   // Checks the sequence number and the version. Takes the mark and, when the
-  // gradient is to be applied, the version. `bad_variable` is FindNonFinite's.
+  // gradient `moves` anything, the version. `bad_variable` is FindNonFinite's.
   absl::StatusOr<Admission> Admit(Block& block, const BlockGradient& gradient,
-                                  const std::vector<bool>& moved,
-                                  int bad_variable)
+                                  bool moves, int bad_variable)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 };
 

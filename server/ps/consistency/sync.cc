@@ -8,6 +8,7 @@
 #include "common/math/kernels.h"
 #include "common/trace/trace.h"
 #include "server/ps/block/gradient_reader.h"
+#include "server/ps/block/must_finish.h"
 #include "server/ps/block/snapshot_job.h"
 
 namespace weir {
@@ -71,6 +72,7 @@ absl::StatusOr<Receipt> SyncMode::Push(Block& block, BlockGradient gradient,
     // The transport's memory is lent for this call only.
     one.payload.Keep();
   }
+  const MustFinish step("a sync step of a block");
   order().Keep(block.order, slot, push, std::move(one));
   const int64_t before_ns =
       std::exchange(block.newest_ns, gradient.received_ns);
@@ -88,6 +90,7 @@ void SyncMode::SlotsChanged(Block& block, DueList& due) {
   // I6: a slot that came back is awaited again from here on. The block keeps a
   // copy, so that one push sees the same slots from beginning to end.
   context_.CopyRetired(&block.order.retired);
+  const MustFinish step("a sync step of a block");
   Advance(block, due);
 }
 
@@ -199,6 +202,7 @@ void SyncMode::ApplySum(Block& block, const EarlyGradient& alone) {
   for (BlockRef& one : block.state) {
     writer.Open(&one);
   }
+  writer.Replace();
   BlockArrays arrays(block);
   const float* const from = block.values.data();
   float* const to = step.sum.data();

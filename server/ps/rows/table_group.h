@@ -163,7 +163,9 @@ class TableGroup {
   void AddToSums(const StagedPush& update)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Advance(DueList& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Publish();  // exclusive
+  // Exclusive. Returns what ends with Release: a checkpoint of the new version,
+  // or Release itself.
+  std::function<void()> Publish();
 
   // Constant after construction.
   ShardContext& context_;

@@ -11,6 +11,7 @@
 #include "proto/job/learning_rate.h"
 #include "proto/wire/value_encoding.h"
 #include "server/ps/block/block_update.h"
+#include "server/ps/block/must_finish.h"
 #include "server/ps/rows/row_checks.h"
 #include "server/ps/rows/table_group.h"
 
@@ -188,6 +189,7 @@ void TableGroup::PushAsync(StagedPush update, PushRowsDone done) {
   const bool counts = staleness.ok() && staleness->has_value();
   // I5: the use, not the lock, keeps a checkpoint away.
   if (counts && moves) {
+    const MustFinish whole("an update of rows");
     receipt->set_staleness(**staleness);
     context_.counters.RecordStaleness(**staleness);
     MoveRows(update, &reply);

@@ -5,6 +5,7 @@
 #include "common/base/status.h"
 #include "common/trace/trace.h"
 #include "server/ps/block/block_update.h"
+#include "server/ps/block/must_finish.h"
 #include "server/ps/rows/table_group.h"
 
 namespace weir {
@@ -32,6 +33,7 @@ absl::StatusOr<PushRowsReply> TableGroup::PushSync(StagedPush update,
   if (update.bad_table >= 0) {
     update.push.set_weight(0);
   }
+  const MustFinish step("a sync step of rows");
   // Its room was taken as it was staged, so an early one is not deferred here.
   mode_.order().Keep(unit_, slot, push, std::move(update));
   Advance(due);
@@ -44,6 +46,7 @@ void TableGroup::SlotsChanged() {
     MutexLock lock(&mutex_);
     context_.CopyRetired(&unit_.retired);
     if (kind_ == ConsistencyKind::kSync) {
+      const MustFinish step("a sync step of rows");
       Advance(due);
     }
   }
@@ -75,12 +78,13 @@ void TableGroup::Advance(DueList& due) {
   }
   // I2: rows move when the last use has left, never under a reader.
   if (mode_.order().StepIsComplete(unit_)) {
-    uses_.Ask([this] { Publish(); }, /*first=*/false, due);
+    uses_.Ask([this] { Publish()(); }, /*first=*/false, due);
   }
 }
 
-void TableGroup::Publish() {
+std::function<void()> TableGroup::Publish() {
   const TraceSpan span("publish rows");
+  const MustFinish step("a sync step of rows");
   float weight = 0;
   std::vector<TableRate> rates;
   {
@@ -107,27 +111,19 @@ void TableGroup::Publish() {
                           RateOf(t, rates));
     sums.Clear();
   }
-  std::function<void()> frozen;
-  {
-    MutexLock lock(&mutex_);
-    oldest_ = unit_.version;
-    previous_marks_ = unit_.published_marks;
-    ContributionOrder::Publish(unit_);
-    TickClocks();
-    first_rates_.reset();
-    weight_ = 0;
-    // The checkpoint takes this step's turn over: still exclusive, so nothing
-    // can move the rows of the version that it was told to write.
-    if (freeze_.has_value() && freeze_->version == unit_.version) {
-      frozen = std::move(freeze_->run);
-      freeze_.reset();
-    }
+  MutexLock lock(&mutex_);
+  oldest_ = unit_.version;
+  previous_marks_ = unit_.published_marks;
+  ContributionOrder::Publish(unit_);
+  TickClocks();
+  first_rates_.reset();
+  weight_ = 0;
+  // The checkpoint takes this step's turn over: still exclusive, so nothing
+  // can move the rows of the version that it was told to write.
+  if (freeze_.has_value() && freeze_->version == unit_.version) {
+    return std::exchange(freeze_, std::nullopt)->run;
   }
-  if (frozen) {
-    frozen();  // ends with Release
-  } else {
-    Release();
-  }
+  return [this] { Release(); };
 }
 
 }  // namespace weir

@@ -295,6 +295,7 @@ absl::Status Shard::Assign(const AssignChunk& header, const Payload& payload) {
   // first (Block, I1).
   BlockWriter writer(context_.arena);
   writer.Open(&block.values);
+  writer.Replace();
   writer.CopyUpTo(elements);
   payload.CopyTo(reinterpret_cast<char*>(block.values.data()) +
                  size_t{header.offset()} * sizeof(float));

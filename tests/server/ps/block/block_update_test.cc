@@ -143,6 +143,7 @@ TEST(BlockUpdateTest, AWriterLeavesWhatOthersHoldAlone) {
   float* const alone = mine.data();
   BlockWriter in_place(Arena::Heap());
   in_place.Open(&mine);
+  in_place.Replace();
   EXPECT_FALSE(in_place.copying());
   EXPECT_EQ(mine.data(), alone);
 
@@ -150,6 +151,8 @@ TEST(BlockUpdateTest, AWriterLeavesWhatOthersHoldAlone) {
   BlockWriter writer(Arena::Heap());
   writer.Open(&mine);
   EXPECT_TRUE(writer.copying());
+  EXPECT_EQ(mine.data(), held.data());
+  writer.Replace();
   ASSERT_NE(mine.data(), held.data());
   writer.CopyUpTo(3);
   mine.data()[0] = 100.0f;

@@ -1,6 +1,14 @@
 #include "server/ps/consistency/async.h"
 
+#include <functional>
+#include <new>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/common/temp_dir.h"
 #include "tests/server/ps/consistency/consistency_contract.h"
 #include "tests/server/ps/consistency/unit_contract.h"
 #include "tests/server/ps/store/store_tester.h"
@@ -58,6 +66,44 @@ TEST(AsyncModeTest, KeepsTheMarksOfSlotsApart) {
   EXPECT_EQ(hello.slot(1).next_sequence_min(), 4u);
   EXPECT_EQ(hello.slot(2).next_sequence_max(), 0u);
   EXPECT_EQ(ps.Values(0)[0], -5.0f);
+}
+
+TEST(AsyncModeTest, APushThatFindsNoMemoryChangesNothingAndMayComeAgain) {
+  for (const char* update : {"async {}", "async { lock_free: true }"}) {
+    EndingArena arena;
+    std::vector<std::function<void()>> unwritten;
+    const Declaration declaration = ParseDeclaration(absl::StrCat(
+        "variable { name: 'a' shape: 64 }"
+        "group { optimizer { adam {} } schedule { learning_rate: 1 } }"
+        "update { ",
+        update, " }"));
+    StoreTester ps(declaration, 0, true, &arena);
+    StoreTester undisturbed(declaration);
+    for (StoreTester* one : {&ps, &undisturbed}) {
+      ASSERT_TRUE(one->PushConstant(one->Chunk(0, 0, 0, 0), 1.0f).ok());
+    }
+    // A snapshot that is not written yet holds the values, m and v.
+    SnapshotRequest request;
+    *request.mutable_sender() = ps.SenderOf(0, 0);
+    request.set_checkpoint(NameOf(MakeCheckpointDir()));
+    ps.store->Snapshot(
+        request, [](const absl::StatusOr<SnapshotReply>&) {},
+        [&](std::function<void()> write) {
+          unwritten.push_back(std::move(write));
+        });
+    const std::vector<float> before = ps.Values(0);
+    const GradientChunk chunk = ps.Chunk(0, 1, 0, 1);
+    for (const int buffers : {0, 1, 2}) {
+      arena.left = buffers;
+      EXPECT_THROW(std::ignore = ps.PushConstant(chunk, 3.0f), std::bad_alloc);
+      EXPECT_EQ(ps.Values(0), before) << update << buffers;
+      EXPECT_EQ(ps.Latest(0).version, 1u) << update << buffers;
+    }
+    arena.left = 3;
+    EXPECT_EQ(ps.PushConstant(chunk, 3.0f)->outcome(), Receipt::ACCEPTED);
+    ASSERT_TRUE(undisturbed.PushConstant(chunk, 3.0f).ok());
+    EXPECT_EQ(ps.Values(0), undisturbed.Values(0)) << update;
+  }
 }
 
 TEST(AsyncModeTest, RefusesToWaitForAVersion) {

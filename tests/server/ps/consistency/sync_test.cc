@@ -1,10 +1,12 @@
 #include "server/ps/consistency/sync.h"
 
 #include <functional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/exit_code.h"
 #include "common/io/safetensors.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
@@ -245,6 +247,16 @@ TEST(SyncModeTest, ASnapshotInTheMiddleOfAStepHoldsTheVersionsMarks) {
   const auto result = ps.Snapshot(MakeCheckpointDir(), 1);
   ASSERT_EQ(result.replies.size(), 2u);
   EXPECT_EQ(result.replies[0].slot(0).next_sequence_max(), 1u);
+}
+
+TEST(SyncModeTest, AStepThatFindsNoMemoryEndsThePs) {
+  // Its contribution has been counted, so nobody would bring it again.
+  EndingArena arena;
+  StoreTester ps(Job(1), 0, true, &arena);
+  arena.left = 0;
+  EXPECT_EXIT(std::ignore = ps.PushConstant(ps.Chunk(0, 0, 0, 0), 1.0f),
+              testing::ExitedWithCode(kExitRetry),
+              "no more memory.*a sync step");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // What a peer can make the tables of a shard keep.
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <set>
 #include <string>
 #include <utility>
@@ -297,29 +296,17 @@ TEST(TableGroupLimitsTest, HotIdsAreLookedForOnceInAWhile) {
   EXPECT_EQ(hot(), 2u);
 }
 
-// Has memory until it is told that there is none.
-class EndingArena : public CountingArena {
- public:
-  void* Allocate(size_t bytes) override {
-    if (over) {
-      throw std::bad_alloc();
-    }
-    return CountingArena::Allocate(bytes);
-  }
-  bool over = false;
-};
-
 TEST(TableGroupLimitsTest, ALookupThatFindsNoMemoryHoldsNothingUp) {
   EndingArena arena;
   StoreTester tester(Tables("sync { contributions: 1 }"), 0, true, &arena);
-  arena.over = true;
+  arena.left = 0;
   for (const Encoding encoding : {F32, BF16}) {
     PullRowsChunk request = Read(tester, 0, ListOf(1, {1}), LatestWant());
     request.mutable_want()->set_encoding(encoding);
     EXPECT_EQ(LookUp(tester, request)->answer.status().code(),
               StatusCode::kResourceExhausted);
   }
-  arena.over = false;
+  arena.left = 100;
   // The step is published when no lookup is under way.
   PushRowsChunk chunk = Piece(tester, 0, 0, 0);
   *chunk.add_list() = ListOf(1, {1});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 #include "common/base/check.h"
@@ -60,6 +61,14 @@ void* CountingArena::Allocate(size_t bytes) {
 void CountingArena::Free(void* memory, size_t bytes) {
   bytes_ -= static_cast<int64_t>(bytes);
   std::free(memory);
+}
+
+void* EndingArena::Allocate(size_t bytes) {
+  if (left == 0) {
+    throw std::bad_alloc();
+  }
+  --left;
+  return CountingArena::Allocate(bytes);
 }
 
 StoreTester::StoreTester(const Declaration& the_declaration, uint32_t the_shard,

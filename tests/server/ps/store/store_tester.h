@@ -39,6 +39,13 @@ class CountingArena : public Arena {
   std::atomic<int64_t> bytes_max_{0};
 };
 
+// Has memory for `left` buffers more.
+class EndingArena : public CountingArena {
+ public:
+  void* Allocate(size_t bytes) override;
+  int64_t left = 1000;
+};
+
 // One ps with a declared shard, and shorthand for speaking to it.
 class StoreTester {
  public:
