@@ -124,12 +124,12 @@ absl::Status EstimatePs(const JobSpec& spec, const Declaration& declaration,
                         const Graph& graph, const DataShape& shape,
                         const JobMemoryOptions& options, JobMemory* memory) {
   ShardMemory shard;
-  double state_of_all = 0.0;
+  double saved_by_all = 0.0;
   for (int s = 0; s < options.ps_count; ++s) {
     WEIR_ASSIGN_OR_RETURN(
         const ShardMemory one,
         ShardPlan::MemoryOf(declaration, static_cast<uint32_t>(s)));
-    state_of_all += one.values + one.state;
+    saved_by_all += one.saved;
     if (one.total() > shard.total()) {
       shard = one;
     }
@@ -142,7 +142,7 @@ absl::Status EstimatePs(const JobSpec& spec, const Declaration& declaration,
                  IdsOf(declaration.table(t).name(), graph, shape), memory));
     rows += bytes;
   }
-  memory->checkpoint_bytes = state_of_all + rows * options.ps_count;
+  memory->checkpoint_bytes = saved_by_all + rows * options.ps_count;
   MemoryNeed* const ps = &memory->ps;
   Add(ps, "a process", kPsProcessBytes);
   Add(ps, "values", shard.values);

@@ -89,7 +89,9 @@ absl::StatusOr<ShardMemory> ShardPlan::MemoryOf(const Declaration& declaration,
                                                 uint32_t shard) {
   WEIR_ASSIGN_OR_RETURN(const std::shared_ptr<ShardPlan> plan,
                         Prepare(declaration, shard));
-  return plan->Memory();
+  WEIR_ASSIGN_OR_RETURN(ShardMemory memory, plan->MemoryWithoutState());
+  memory.state = plan->StateBytes();
+  return memory;
 }
 
 absl::Status ShardPlan::MakeOptimizers() {
@@ -120,10 +122,11 @@ absl::Status ShardPlan::MakeOptimizers() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ShardMemory> ShardPlan::Memory() const {
+absl::StatusOr<ShardMemory> ShardPlan::MemoryWithoutState() const {
   ShardMemory memory;
   memory.values = 4.0 * static_cast<double>(layout_.shard_elements(shard_));
-  memory.state = memory.values * static_cast<double>(state_names_.size());
+  memory.saved =
+      memory.values * (1.0 + static_cast<double>(state_names_.size()));
   if (kind_ == ConsistencyKind::kSync) {
     memory.sums = memory.values;
   }
@@ -138,13 +141,29 @@ absl::StatusOr<ShardMemory> ShardPlan::Memory() const {
   return memory;
 }
 
-absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
-  WEIR_ASSIGN_OR_RETURN(const ShardMemory memory, Memory());
-  const double bytes = memory.total();
+double ShardPlan::StateBytes() {
+  double bytes = 0.0;
+  for (int b = 0; b < layout_.block_count(shard_); ++b) {
+    const BlockPlan block = MakeBlock(b);
+    bytes += 4.0 * static_cast<double>(block.range.count) *
+             static_cast<double>(std::count(block.uses_state.begin(),
+                                            block.uses_state.end(), true));
+  }
+  return bytes;
+}
+
+absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) {
+  WEIR_ASSIGN_OR_RETURN(const ShardMemory memory, MemoryWithoutState());
+  double bytes = memory.total();
+  // Blocks are looked at only where they fit.
+  if (bytes <= static_cast<double>(memory_bytes_max)) {
+    bytes += StateBytes();
+  }
   if (bytes > static_cast<double>(memory_bytes_max)) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "shard ", shard_, " needs ", static_cast<int64_t>(bytes / (1 << 20)),
-        " MiB (values, ", state_names_.size(), " optimizer state arrays",
+        "shard ", shard_, " needs at least ",
+        static_cast<int64_t>(bytes / (1 << 20)), " MiB (values, ",
+        state_names_.size(), " optimizer state arrays",
         memory.sums > 0 ? ", sums" : "", ", ", declaration_.table_size(),
         " empty tables), this ps may use ", memory_bytes_max / (1 << 20),
         "; add ps tasks"));
@@ -152,33 +171,37 @@ absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) const {
   return absl::OkStatus();
 }
 
+BlockPlan ShardPlan::MakeBlock(int index) {
+  BlockPlan block;
+  block.index = index;
+  block.range = layout_.block({shard_, index});
+  block.uses_state.resize(state_names_.size());
+  for (const Segment& segment : layout_.segments({shard_, index})) {
+    const VariableSpec& variable = layout_.variables()[segment.variable];
+    SegmentPlan plan;
+    plan.segment = segment;
+    plan.group = variable.group;
+    // A buffer follows its own rate and no schedule; at rate 0 it has no
+    // optimizer and never moves.
+    if (variable.kind == VariableKind::kBuffer) {
+      block.has_buffers = true;
+      plan.optimizer = variable_rules_[segment.variable].get();
+    } else if (group_optimizers_[variable.group] != nullptr) {
+      plan.optimizer = group_optimizers_[variable.group].get();
+      plan.schedule = &declaration_.group(variable.group).schedule();
+      for (size_t k = 0; k < plan.optimizer->state().size(); ++k) {
+        plan.state_array[k] = StateArray(plan.optimizer->state()[k].name);
+        block.uses_state[plan.state_array[k]] = true;
+      }
+    }
+    block.segments.push_back(plan);
+  }
+  return block;
+}
+
 void ShardPlan::MakeBlocks() {
   for (int b = 0; b < layout_.block_count(shard_); ++b) {
-    BlockPlan block;
-    block.index = b;
-    block.range = layout_.block({shard_, b});
-    block.uses_state.resize(state_names_.size());
-    for (const Segment& segment : layout_.segments({shard_, b})) {
-      const VariableSpec& variable = layout_.variables()[segment.variable];
-      SegmentPlan plan;
-      plan.segment = segment;
-      plan.group = variable.group;
-      // A buffer follows its own rate and no schedule; at rate 0 it has no
-      // optimizer and never moves.
-      if (variable.kind == VariableKind::kBuffer) {
-        block.has_buffers = true;
-        plan.optimizer = variable_rules_[segment.variable].get();
-      } else if (group_optimizers_[variable.group] != nullptr) {
-        plan.optimizer = group_optimizers_[variable.group].get();
-        plan.schedule = &declaration_.group(variable.group).schedule();
-        for (size_t k = 0; k < plan.optimizer->state().size(); ++k) {
-          plan.state_array[k] = StateArray(plan.optimizer->state()[k].name);
-          block.uses_state[plan.state_array[k]] = true;
-        }
-      }
-      block.segments.push_back(plan);
-    }
-    blocks_.push_back(std::move(block));
+    blocks_.push_back(MakeBlock(b));
   }
 }
 

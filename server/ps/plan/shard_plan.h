@@ -55,10 +55,13 @@ struct BlockPlan {
 // can overflow it, and a bound needs no last digit.
 struct ShardMemory {
   double values = 0.0;
-  double state = 0.0;   // all state arrays
+  double state = 0.0;   // state arrays, of the blocks that use them
   double sums = 0.0;    // sync: the sum of a step, which was the version before
   double blocks = 0.0;  // what comes with each block, with the slots' marks
   double tables = 0.0;  // of empty tables; rows come later, within their bounds
+  // Not in memory: values and state in a checkpoint, where every state array is
+  // whole and holds zeros for the blocks that do not use it.
+  double saved = 0.0;
 
   double total() const { return values + state + sums + blocks + tables; }
 };
@@ -98,8 +101,11 @@ class ShardPlan {
   // Makes everything but the blocks.
   static absl::StatusOr<std::shared_ptr<ShardPlan>> Prepare(
       const Declaration& declaration, uint32_t shard);
-  absl::StatusOr<ShardMemory> Memory() const;
-  absl::Status CheckMemory(int64_t memory_bytes_max) const;
+  absl::StatusOr<ShardMemory> MemoryWithoutState() const;
+  // Cost: that of MakeBlocks.
+  double StateBytes();
+  absl::Status CheckMemory(int64_t memory_bytes_max);
+  BlockPlan MakeBlock(int index);
   void MakeBlocks();
   int StateArray(const std::string& name);
 

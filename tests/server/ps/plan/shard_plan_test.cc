@@ -124,6 +124,7 @@ TEST(ShardPlanTest, SaysWhatAShardTakes) {
   EXPECT_EQ(memory->values, 4 * 128);
   EXPECT_EQ(memory->state, 2 * memory->values);
   EXPECT_EQ(memory->sums, memory->values);
+  EXPECT_EQ(memory->saved, memory->values + memory->state);
   EXPECT_GT(memory->blocks, 0);
   EXPECT_EQ(memory->tables, 0);
   const auto bytes = static_cast<int64_t>(memory->total());
@@ -132,6 +133,28 @@ TEST(ShardPlanTest, SaysWhatAShardTakes) {
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ShardPlan::MemoryOf(Job(), 5).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+// Fine-tuning: most of the model is frozen.
+TEST(ShardPlanTest, CountsTheStateOfBlocksThatHaveAny) {
+  const Declaration declaration = ParseDeclaration(
+      "variable { name: 'body' shape: 640 }"
+      "variable { name: 'head' shape: 64 group: 1 }"
+      "group { frozen: true optimizer { adam {} } "
+      "        schedule { learning_rate: 1 } }"
+      "group { optimizer { adam {} } schedule { learning_rate: 1 } }"
+      "update { async {} }");
+  const auto memory = ShardPlan::MemoryOf(declaration, 0);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_EQ(memory->state, 2 * 4 * 64);
+  EXPECT_EQ(memory->saved, 3 * memory->values);
+  StoreTester ps(declaration);
+  EXPECT_EQ(static_cast<double>(ps.store->GetStatus().bytes_resident()),
+            memory->values + memory->state);
+  const auto bytes = static_cast<int64_t>(memory->total());
+  EXPECT_TRUE(ShardPlan::Create(declaration, 0, bytes).ok());
+  EXPECT_EQ(ShardPlan::Create(declaration, 0, bytes - 1).status().code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST(ShardPlanTest, GivesSlotsOnlyToBlocksThatUseThem) {
