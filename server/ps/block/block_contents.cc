@@ -9,8 +9,43 @@
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
 #include "common/job/initializer.h"
+#include "server/ps/optimizer/optimizer.h"
 
 namespace weir {
+namespace {
+
+// Fills array k of the segment's optimizer as before its step 0.
+void FillInitialState(const SegmentPlan& plan, size_t k, Block& block)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex) {
+  float* const state =
+      block.state[plan.state_array[k]].data() + plan.segment.block_offset;
+  std::fill_n(state, plan.segment.count, plan.optimizer->state()[k].initial);
+}
+
+// Whether the job that wrote a checkpoint kept array `name` for `variable`.
+// Where it did not, because the group was frozen or had another optimizer, the
+// array holds zeros, which stand for nothing.
+bool WriterKept(const Declaration& writer, int variable,
+                const std::string& name) {
+  const uint32_t index = writer.variable(variable).group();
+  if (index >= static_cast<uint32_t>(writer.group_size())) {
+    return true;  // no ps has taken such a declaration
+  }
+  const Group& group = writer.group(static_cast<int>(index));
+  if (group.frozen()) {
+    return false;
+  }
+  const auto optimizer = CreateOptimizer(group.optimizer(), "optimizer");
+  if (!optimizer.ok()) {
+    return true;
+  }
+  const std::vector<StateSpec>& specs = (*optimizer)->state();
+  return std::any_of(
+      specs.begin(), specs.end(),
+      [&name](const StateSpec& spec) { return spec.name == name; });
+}
+
+}  // namespace
 
 void InitialiseBlock(const ShardPlan& plan, Arena* arena, Block& block) {
   // Zero first: padding between variables belongs to no segment, and its bits
@@ -37,11 +72,8 @@ void InitialiseBlock(const ShardPlan& plan, Arena* arena, Block& block) {
     if (plan_segment.optimizer == nullptr) {
       continue;
     }
-    const std::vector<StateSpec>& specs = plan_segment.optimizer->state();
-    for (size_t k = 0; k < specs.size(); ++k) {
-      float* const state = block.state[plan_segment.state_array[k]].data() +
-                           segment.block_offset;
-      std::fill_n(state, segment.count, specs[k].initial);
+    for (size_t k = 0; k < plan_segment.optimizer->state().size(); ++k) {
+      FillInitialState(plan_segment, k, block);
     }
   }
 }
@@ -68,10 +100,20 @@ absl::Status RestoreBlock(const ShardPlan& plan, Arena* arena,
     WEIR_RETURN_IF_ERROR(reader.ReadFlat(array, range.begin, range.count,
                                          block.state[k].data()));
   }
-  // Steps are counted by segment, and the checkpoint may have cut its segments
-  // elsewhere: the reader finds the count for this range.
   for (size_t i = 0; i < block.steps.size(); ++i) {
-    const Segment& segment = block.plan.segments[i].segment;
+    const SegmentPlan& plan_segment = block.plan.segments[i];
+    const Segment& segment = plan_segment.segment;
+    if (plan_segment.optimizer != nullptr) {
+      const std::vector<StateSpec>& specs = plan_segment.optimizer->state();
+      for (size_t k = 0; k < specs.size(); ++k) {
+        if (!WriterKept(reader.manifest().declaration(), segment.variable,
+                        specs[k].name)) {
+          FillInitialState(plan_segment, k, block);
+        }
+      }
+    }
+    // Steps are counted by segment, and the checkpoint may have cut its
+    // segments elsewhere: the reader finds the count for this range.
     WEIR_ASSIGN_OR_RETURN(
         block.steps[i],
         reader.StepCount(segment.variable, segment.variable_offset,

@@ -19,8 +19,10 @@ void InitialiseBlock(const ShardPlan& plan, Arena* arena, Block& block)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);
 
 // Fills values, optimizer state and step counts from a checkpoint of the same
-// variables. INVALID_ARGUMENT when it lacks a state array; DATA_LOSS as its
-// reader says. After an error the block's contents are undefined.
+// variables. State that its writer did not keep, as that of a frozen group,
+// begins as in InitialiseBlock. INVALID_ARGUMENT when it lacks a state array;
+// DATA_LOSS as its reader says. After an error the block's contents are
+// undefined.
 absl::Status RestoreBlock(const ShardPlan& plan, Arena* arena,
                           CheckpointReader& reader, Block& block)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(block.mutex);

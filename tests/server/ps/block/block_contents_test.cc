@@ -80,10 +80,10 @@ TEST(BlockContentsTest, StateBeginsAsTheOptimizerSaysAndPaddingIsZero) {
   }
 }
 
-// A checkpoint of Job(optimizer) after one step.
-std::string Checkpoint(const std::string& optimizer) {
+// A checkpoint of that job after one step.
+std::string Checkpoint(const Declaration& declaration) {
   const std::string dir = MakeCheckpointDir();
-  StoreTester ps(Job(optimizer));
+  StoreTester ps(declaration);
   for (int b = 0; b < ps.block_count(); ++b) {
     EXPECT_TRUE(ps.PushConstant(ps.Chunk(0, 0, b, 0), 1.0f).ok());
   }
@@ -95,8 +95,8 @@ std::string Checkpoint(const std::string& optimizer) {
 }
 
 TEST(BlockContentsTest, RestoresValuesStateAndStepsIntoOtherBlocks) {
-  const auto reader =
-      CheckpointReader::Open(Files::Real(), Checkpoint("sgd { momentum: 1 }"));
+  const auto reader = CheckpointReader::Open(
+      Files::Real(), Checkpoint(Job("sgd { momentum: 1 }")));
   ASSERT_TRUE(reader.ok()) << reader.status();
   const auto plan = PlanOf(Job("sgd { momentum: 1 }", 16));
   std::atomic<int64_t> waits{0};
@@ -108,9 +108,37 @@ TEST(BlockContentsTest, RestoresValuesStateAndStepsIntoOtherBlocks) {
   EXPECT_EQ(block.steps[0], 1u);
 }
 
+TEST(BlockContentsTest, StateOfWhatWasFrozenBeginsAsTheOptimizerSays) {
+  // Variable "b" is in a group of its own.
+  const auto job = [](bool frozen) {
+    Declaration declaration =
+        Job("adagrad { initial_accumulator: 0.25 }", 1024);
+    *declaration.add_group() = declaration.group(0);
+    declaration.mutable_group(1)->set_frozen(frozen);
+    declaration.mutable_variable(1)->set_group(1);
+    return declaration;
+  };
+  for (const bool frozen : {true, false}) {
+    const auto reader =
+        CheckpointReader::Open(Files::Real(), Checkpoint(job(frozen)));
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    const auto plan = PlanOf(job(false));
+    std::atomic<int64_t> waits{0};
+    Block block(&plan->blocks()[0], 0, 1, &waits);
+    MutexLock lock(&block.mutex);
+    ASSERT_TRUE(RestoreBlock(*plan, Arena::Heap(), **reader, block).ok());
+    for (const SegmentPlan& segment : block.plan.segments) {
+      // A step with a gradient of 1 adds 1.
+      const float expected = segment.group == 1 && frozen ? 0.25f : 1.25f;
+      EXPECT_EQ(block.state[0].data()[segment.segment.block_offset], expected)
+          << segment.group << frozen;
+    }
+  }
+}
+
 TEST(BlockContentsTest, NamesAStateArrayThatTheCheckpointLacks) {
   const auto reader =
-      CheckpointReader::Open(Files::Real(), Checkpoint("sgd {}"));
+      CheckpointReader::Open(Files::Real(), Checkpoint(Job("sgd {}")));
   ASSERT_TRUE(reader.ok()) << reader.status();
   const auto plan = PlanOf(Job("sgd { momentum: 1 }"));
   std::atomic<int64_t> waits{0};
@@ -125,7 +153,7 @@ TEST(BlockContentsTest, NamesAStateArrayThatTheCheckpointLacks) {
 
 TEST(BlockContentsTest, NamesTheFirstVariableThatDiffers) {
   const auto reader =
-      CheckpointReader::Open(Files::Real(), Checkpoint("sgd {}"));
+      CheckpointReader::Open(Files::Real(), Checkpoint(Job("sgd {}")));
   ASSERT_TRUE(reader.ok()) << reader.status();
   const auto check = [&](const Declaration& declaration) {
     return std::string(
