@@ -383,6 +383,9 @@ void Shard::FillStatus(const GetStatusRequest& request,
       bytes += static_cast<int64_t>(table.bytes());
     }
   }
+  if (blocks_.empty() && tables_->count() == 0) {
+    version_min = version_max = plan_.declaration().base_version();
+  }
   status->set_version_min(version_min);
   status->set_version_max(version_max);
   status->set_bytes_resident(static_cast<uint64_t>(bytes));

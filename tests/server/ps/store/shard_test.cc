@@ -156,6 +156,17 @@ TEST(ShardTest, RestoresOnAnotherShardCountAndTakesTheSameNextStep) {
   }
 }
 
+TEST(ShardTest, WithoutBlocksAndTablesItHasTheVersionItBeganWith) {
+  const Declaration declaration = ParseDeclaration(
+      "variable { name: 'a' shape: 16 } shard_count: 2 base_version: 9 "
+      "group { optimizer { sgd {} } schedule { learning_rate: 1 } } "
+      "update { async {} }");
+  StoreTester ps(declaration, 0);  // its block is on the other
+  ASSERT_EQ(ps.block_count(), 0);
+  EXPECT_EQ(ps.store->GetStatus().version_min(), 9u);
+  EXPECT_EQ(ps.store->GetStatus().version_max(), 9u);
+}
+
 TEST(ShardTest, RefusesAMomentumThatTheGroupCannotTake) {
   StoreTester ps(ParseDeclaration(
       "variable { name: 'a' shape: 64 }"
