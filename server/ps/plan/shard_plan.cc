@@ -168,6 +168,8 @@ absl::Status ShardPlan::CheckMemory(int64_t memory_bytes_max) {
         " empty tables), this ps may use ", memory_bytes_max / (1 << 20),
         "; add ps tasks"));
   }
+  row_bytes_max_ =
+      memory_bytes_max - static_cast<int64_t>(bytes - memory.tables);
   return absl::OkStatus();
 }
 

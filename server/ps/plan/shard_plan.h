@@ -92,6 +92,8 @@ class ShardPlan {
     return declaration_.update().bounded_staleness().bound();
   }
   const std::vector<BlockPlan>& blocks() const { return blocks_; }
+  // What the rows of all tables may take beside the blocks, by Create's bound.
+  int64_t row_bytes_max() const { return row_bytes_max_; }
   // State arrays, in the order of their first use.
   const std::vector<std::string>& state_names() const { return state_names_; }
 
@@ -117,6 +119,7 @@ class ShardPlan {
   std::vector<std::unique_ptr<Optimizer>> variable_rules_;    // moving buffers
   std::vector<std::string> state_names_;
   std::vector<BlockPlan> blocks_;
+  int64_t row_bytes_max_ = 0;
 };
 
 // What a timeline says of one push that the shard applies, to a block or, as

@@ -1,6 +1,7 @@
 #include "server/ps/rows/table_snapshot.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -204,6 +205,7 @@ absl::Status RestoreTables(TableGroup& tables, ObjectStore* files,
                      tables.count()));
   }
   const int shards = plan.layout().shard_count();
+  std::vector<int64_t> bytes(static_cast<size_t>(tables.count()));
   const auto take = [&](const TableFileEntry& from, const RowRecords& rows) {
     const int t = FindTable(tables, from.name);
     WEIR_RETURN_IF_ERROR(CheckSameTable(tables, t, from, where));
@@ -220,7 +222,17 @@ absl::Status RestoreTables(TableGroup& tables, ObjectStore* files,
         plan.declaration().table(t).expiry().age_case() == Expiry::kSeconds,
         table, &mine);
     Failpoint("ps.mid_restore");
-    return table.Import(mine);
+    WEIR_RETURN_IF_ERROR(table.Import(mine));
+    bytes[static_cast<size_t>(t)] = table.Report(/*hot_count=*/0).bytes;
+    if (std::accumulate(bytes.begin(), bytes.end(), int64_t{0}) >
+        plan.row_bytes_max()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          where, " has more rows for shard ", plan.shard(), " than fit into ",
+          plan.row_bytes_max() / (1 << 20),
+          " MiB, which is what this ps has beside all that it holds; start "
+          "it anew if it holds an older shard, or add ps tasks"));
+    }
+    return absl::OkStatus();
   };
   return ReadTables(files, reader.directory(), reader.manifest(), take);
 }

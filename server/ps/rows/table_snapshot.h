@@ -54,8 +54,9 @@ class TableSnapshots {
 };
 
 // Fills the tables, which are empty, with this shard's rows.
-// Errors: INVALID_ARGUMENT  the checkpoint's tables are not the job's; names
-//                           the first difference.
+// Errors: INVALID_ARGUMENT    the checkpoint's tables are not the job's; names
+//                             the first difference.
+//         RESOURCE_EXHAUSTED  they do not fit into plan.row_bytes_max().
 absl::Status RestoreTables(TableGroup& tables, ObjectStore* files,
                            const ShardPlan& plan,
                            const CheckpointReader& reader);

@@ -405,6 +405,40 @@ TEST(TableSnapshotTest, AnIncrementNeedsNoRowsToTellThatSomeHaveExpired) {
   EXPECT_EQ(after.Rows(), saved);
 }
 
+TEST(TableSnapshotTest, RowsBeyondTheMemoryOfThePsAreRefused) {
+  const std::string dir = CheckpointRoot();
+  Declaration declaration = WithTables("async {}", 1);
+  declaration.mutable_table(0)->set_dim(4096);  // far above an empty table
+  Shards job(declaration);
+  for (uint64_t sequence = 0; sequence < 8; ++sequence) {
+    job.Update(sequence, sequence * 50, sequence * 50 + 50);
+  }
+  job.Save(dir, "ckpt-1");
+  RestoreRequest request;
+  *request.mutable_declaration() = declaration;
+  request.set_checkpoint("ckpt-1");
+  const auto store_of = [&dir](int64_t memory_bytes_max) {
+    Store::Options options;
+    options.checkpoint_root = dir;
+    options.memory_bytes_max = memory_bytes_max;
+    return *Store::Create(options);
+  };
+  const auto roomy = store_of(int64_t{1} << 30);
+  ASSERT_TRUE(roomy->Restore(request).ok());
+  const auto bytes = static_cast<int64_t>(roomy->GetStatus().bytes_resident());
+  absl::Status status = store_of(bytes / 2)->Restore(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("more rows for shard 0 than fit"));
+  // Once, but not beside itself.
+  const auto store = store_of(bytes * 3 / 2);
+  ASSERT_TRUE(store->Restore(request).ok());
+  request.mutable_declaration()->set_history(2);
+  status = store->Restore(request).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("start it anew"));
+  EXPECT_EQ(store->Hello().history(), 1u);  // the old shard goes on
+}
+
 TEST(TableSnapshotTest, AForeignBaseIsNotExtended) {
   const std::string dir = CheckpointRoot();
   Shards job(WithTables("async {}", 1));
