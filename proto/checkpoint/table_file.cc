@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/status.h"
+#include "common/job/row_age.h"
 #include "proto/checkpoint/checkpoint_files.h"
 
 namespace weir {
@@ -218,6 +219,16 @@ absl::Status TableFileReader::Read(int table, int64_t begin, int64_t count,
                   count * of.row_floats, &out->floats);
 }
 
+bool TableFileReader::IsExpired(int table, const Expiry& expiry,
+                                uint32_t touched) const {
+  const std::optional<uint64_t>& clock =
+      tables_[static_cast<size_t>(table)].clock;
+  // One of the two at most is set, and both count in units of the clock.
+  const uint32_t age_max = std::max(expiry.steps(), expiry.seconds());
+  return age_max != 0 && clock.has_value() &&
+         RowAge(static_cast<uint32_t>(*clock), touched) > age_max;
+}
+
 absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
     ObjectStore* files, const std::string& checkpoint_dir,
     const Manifest& manifest) {
@@ -277,15 +288,23 @@ absl::Status ReadTables(
         take) {
   WEIR_ASSIGN_OR_RETURN(const auto readers,
                         OpenTables(files, checkpoint_dir, manifest));
+  std::map<std::string, Expiry> expiries;
+  for (const EmbeddingTable& table : manifest.declaration().table()) {
+    expiries[table.name()] = table.expiry();
+  }
   RowRecords rows;
   for (const auto& reader : readers) {
     for (int t = 0; t < static_cast<int>(reader->tables().size()); ++t) {
       const TableFileEntry& table = reader->tables()[static_cast<size_t>(t)];
+      const Expiry& expiry = expiries[table.name];
       int64_t begin = 0;
       do {  // also once for a table without rows, since it has a step
         const int64_t count =
             std::min(TableFileReader::kPieceRows, table.rows - begin);
         WEIR_RETURN_IF_ERROR(reader->Read(t, begin, count, &rows));
+        rows.KeepIf(static_cast<size_t>(table.row_floats), [&](size_t i) {
+          return !reader->IsExpired(t, expiry, rows.touched[i]);
+        });
         WEIR_RETURN_IF_ERROR(take(table, rows));
         begin += count;
       } while (begin < table.rows);

@@ -92,6 +92,11 @@ class TableFileReader {
   absl::Status Read(int table, int64_t begin, int64_t count,
                     RowRecords* out) const;
 
+  // Whether a row of `table` that was last touched then is older than `expiry`
+  // allows. A base has such rows where they went only after it: an increment
+  // does not tell that they are gone. Never so without a clock.
+  bool IsExpired(int table, const Expiry& expiry, uint32_t touched) const;
+
  private:
   friend absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>>
   OpenTables(ObjectStore* files, const std::string& checkpoint_dir,
@@ -121,7 +126,8 @@ absl::StatusOr<std::vector<std::unique_ptr<TableFileReader>>> OpenTables(
 
 // Calls `take` with every row of every table of a checkpoint, and at least once
 // for each table of each file. The rows of a base come before those of the file
-// that extends it, so later rows must replace earlier ones of the same id.
+// that extends it, so later rows must replace earlier ones of the same id. Rows
+// of a base that have expired since are left out.
 absl::Status ReadTables(
     ObjectStore* files, const std::string& checkpoint_dir,
     const Manifest& manifest,

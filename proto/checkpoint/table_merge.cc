@@ -102,8 +102,10 @@ absl::Status TableMerge::Visit(
     heads.pop();
     // Only the last of the cursors at this hash gives the row; the others skip
     // theirs.
-    if (heads.empty() || heads.top().first != hash) {
-      const Cursor& cursor = cursors[i];
+    const Cursor& cursor = cursors[i];
+    if ((heads.empty() || heads.top().first != hash) &&
+        !cursor.file->IsExpired(cursor.table, declared.expiry(),
+                                cursor.rows.touched[cursor.at])) {
       const int64_t row_floats =
           cursor.file->tables()[static_cast<size_t>(cursor.table)].row_floats;
       take(cursor.id(), cursor.rows.floats.data() +

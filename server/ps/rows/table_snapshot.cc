@@ -8,9 +8,9 @@
 #include "common/base/failpoint.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
+#include "common/job/row_age.h"
 #include "common/job/row_hash.h"
 #include "proto/checkpoint/table_file.h"
-#include "server/ps/table/row_age.h"
 
 namespace weir {
 namespace {

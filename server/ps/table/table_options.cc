@@ -8,8 +8,8 @@
 #include "common/base/limits.h"
 #include "common/base/status.h"
 #include "common/job/initializer.h"
+#include "common/job/row_age.h"
 #include "server/ps/table/admission_filter.h"
-#include "server/ps/table/row_age.h"
 #include "server/ps/table/row_index.h"
 #include "server/ps/table/row_slab.h"
 

@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/job/row_age.h"
 #include "common/math/random.h"
 #include "server/ps/table/admission_filter.h"
-#include "server/ps/table/row_age.h"
 #include "server/ps/table/row_index.h"
 #include "server/ps/table/row_optimizer.h"
 #include "server/ps/table/row_slab.h"

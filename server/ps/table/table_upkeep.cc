@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/plant.h"
 #include "common/base/status.h"
+#include "common/job/row_age.h"
 #include "common/job/row_hash.h"
-#include "server/ps/table/row_age.h"
 #include "server/ps/table/table.h"
 
 namespace weir {

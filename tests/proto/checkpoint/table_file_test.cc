@@ -22,6 +22,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 constexpr int64_t kRowFloats = 3;
 constexpr char kFile[] = "tables-0-of-1.safetensors";
@@ -346,6 +347,33 @@ TEST(TableFileTest, ABaseComesBeforeItsIncrementAndTakesItsClock) {
   EXPECT_THAT(rows, ElementsAre(2u, 1u));
   EXPECT_TRUE(
       VerifyTables(Files::Real(), JoinPath(root, "ckpt-2"), manifest).ok());
+}
+
+// Row i was touched at 1000 + i.
+TEST(TableFileTest, RowsOfABaseThatHaveExpiredSinceAreLeftOut) {
+  const std::string root = MakeTempDir();
+  WriteCheckpoint(root, "ckpt-1", {1, 2, 3}, 1003);
+  Manifest manifest = WriteCheckpoint(root, "ckpt-2", {9}, 1012, "ckpt-1");
+  const auto read = [&](const Expiry& expiry) {
+    *manifest.mutable_declaration()->mutable_table(0)->mutable_expiry() =
+        expiry;
+    std::vector<uint64_t> ids;
+    EXPECT_TRUE(ReadTables(Files::Real(), JoinPath(root, "ckpt-2"), manifest,
+                           [&](const TableFileEntry&, const RowRecords& rows) {
+                             ids.insert(ids.end(), rows.ids.begin(),
+                                        rows.ids.end());
+                             EXPECT_EQ(rows.floats, RowsOf(rows.ids).floats);
+                             return absl::OkStatus();
+                           })
+                    .ok());
+    return ids;
+  };
+  Expiry expiry;
+  EXPECT_THAT(read(expiry), UnorderedElementsAre(1u, 2u, 3u, 9u));
+  expiry.set_steps(10);
+  EXPECT_THAT(read(expiry), UnorderedElementsAre(2u, 3u, 9u));
+  expiry.set_seconds(9);
+  EXPECT_THAT(read(expiry), UnorderedElementsAre(3u, 9u));
 }
 
 TEST(TableFileTest, ABaseThatIsNotOneIsDamage) {

@@ -26,14 +26,15 @@ std::vector<float> ValuesOf(uint64_t id, float tag) {
   return {static_cast<float>(id), tag};
 }
 
-// Writes one shard's file of `name`, with the rows of `ids` in this order.
+// Writes one shard's file of `name`, with the rows of `ids` in this order. The
+// table's clock is `tag`, and all its rows were touched then.
 TableFile WriteFile(const std::string& dir, int shard, int shards,
                     const std::vector<uint64_t>& ids, float tag,
                     const std::string& base) {
   RowRecords rows;
   for (const uint64_t id : ids) {
     rows.ids.push_back(id);
-    rows.touched.push_back(1);
+    rows.touched.push_back(static_cast<uint32_t>(tag));
     rows.updates.push_back(1);
     const std::vector<float> values = ValuesOf(id, tag);
     rows.floats.insert(rows.floats.end(), values.begin(), values.end());
@@ -41,7 +42,8 @@ TableFile WriteFile(const std::string& dir, int shard, int shards,
   }
   const auto digest = TableFileWriter::Write(
       Files::Real(), JoinPath(dir, TableFileName(shard, shards)),
-      {{"t", 1, static_cast<int64_t>(ids.size()), kRowFloats}},
+      {{"t", 1, static_cast<int64_t>(ids.size()), kRowFloats,
+        static_cast<uint64_t>(tag)}},
       [&](int, const std::function<absl::Status(const RowRecords&)>& take) {
         return take(rows);
       });
@@ -145,6 +147,24 @@ TEST(TableRowsTest, ARowOfAnIncrementReplacesThatOfTheBase) {
   ASSERT_EQ(visited->size(), 350u);
   for (const auto& [id, values] : *visited) {
     EXPECT_EQ(values, ValuesOf(id, id < 600 ? 1.0f : 2.0f));
+  }
+}
+
+TEST(TableRowsTest, ARowOfTheBaseThatHasExpiredSinceIsLeftOut) {
+  const std::string dir = MakeTempDir();
+  WriteCheckpoint(dir, "ckpt-1", 3, Ids(0, 300), 1);
+  Manifest manifest =
+      WriteCheckpoint(dir, "ckpt-2", 3, Ids(200, 350), 12, "ckpt-1");
+  Expiry* const expiry =
+      manifest.mutable_declaration()->mutable_table(0)->mutable_expiry();
+  expiry->set_steps(11);
+  EXPECT_EQ(Visit(dir, manifest)->size(), 350u);
+  expiry->set_steps(10);
+  const auto visited = Visit(dir, manifest);
+  ASSERT_TRUE(visited.ok()) << visited.status();
+  EXPECT_EQ(visited->size(), 150u);
+  for (const auto& [id, values] : *visited) {
+    EXPECT_EQ(values, ValuesOf(id, 12));
   }
 }
 

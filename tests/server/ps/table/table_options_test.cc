@@ -3,8 +3,8 @@
 #include <functional>
 #include <string>
 
+#include "common/job/row_age.h"
 #include "gtest/gtest.h"
-#include "server/ps/table/row_age.h"
 
 namespace weir {
 namespace {

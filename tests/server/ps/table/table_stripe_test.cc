@@ -7,9 +7,9 @@
 #include <cmath>
 #include <set>
 
+#include "common/job/row_age.h"
 #include "common/math/random.h"
 #include "gmock/gmock.h"
-#include "server/ps/table/row_age.h"
 #include "tests/server/ps/table/id_of_hash.h"
 #include "tests/server/ps/table/table_tester.h"
 

@@ -2,10 +2,10 @@
 //
 // A table's clock is 64 bits wide and never goes back; a row keeps the low 32
 // of its last touch. Ages are differences modulo 2^32, so they are right while
-// no row is older than 2^32: Table::LimitAges sets older ones to kRowAgeMax + 1
-// in time. See "Embedding tables" in docs/design_notes.md.
-#ifndef SERVER_PS_TABLE_ROW_AGE_H_
-#define SERVER_PS_TABLE_ROW_AGE_H_
+// no row is older than 2^32: a ps sets older ones to kRowAgeMax + 1 in time.
+// See "Embedding tables" in docs/design_notes.md.
+#ifndef COMMON_JOB_ROW_AGE_H_
+#define COMMON_JOB_ROW_AGE_H_
 
 #include <cstdint>
 
@@ -34,4 +34,4 @@ inline uint32_t TouchedAt(uint32_t now, uint32_t age) {
 
 }  // namespace weir
 
-#endif  // SERVER_PS_TABLE_ROW_AGE_H_
+#endif  // COMMON_JOB_ROW_AGE_H_
