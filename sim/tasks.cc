@@ -189,7 +189,7 @@ absl::Status RunEvaluator(const JobPlace& place, ProcessRun* run) {
   const auto stopped = std::make_shared<bool>(false);
   run->OnTerm([stopped] { *stopped = true; });
   Evaluator evaluator(
-      place.objects, Clock::Real(), place.run,
+      place.objects, Clock::Real(), place.run, place.spec.train(),
       [evaluation](const std::string& dir) { return evaluation->Run(dir); });
   return evaluator.Follow([stopped] { return *stopped; });
 }

@@ -47,7 +47,8 @@ absl::Status Follow(const Flags& flags, const Task& task) {
     return result;
   };
   Evaluator evaluator(AnyStore(), Clock::Real(),
-                      PlaceOfRun(flags.workdir, flags.checkpoints), evaluate);
+                      PlaceOfRun(flags.workdir, flags.checkpoints),
+                      spec.train(), evaluate);
   const AdminScope admin(task.admin);
   if (task.admin != nullptr) {
     task.admin->AddMetrics(

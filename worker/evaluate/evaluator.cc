@@ -11,6 +11,7 @@
 #include "common/objects/any_store.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/evaluated.h"
+#include "proto/job/job_spec_text.h"
 
 namespace weir {
 namespace {
@@ -25,10 +26,11 @@ constexpr std::chrono::seconds kListEveryMax{30};
 }  // namespace
 
 Evaluator::Evaluator(ObjectStore* files, Clock* clock, std::string workdir,
-                     Evaluate evaluate)
+                     Train train, Evaluate evaluate)
     : files_(files),
       clock_(clock),
       workdir_(std::move(workdir)),
+      train_(std::move(train)),
       lines_(files, JoinPath(workdir_, kEvaluationsName), clock),
       evaluate_(std::move(evaluate)),
       // An evaluator that is started again goes on where its lines end.
@@ -86,9 +88,32 @@ absl::StatusOr<bool> Evaluator::Poll() {
   if (!done.ok() || !has_line(*done)) {
     return false;
   }
+  WEIR_ASSIGN_OR_RETURN(const bool is_end, IsEnd(*done));
+  if (!is_end) {
+    return false;
+  }
   // As in FindDone: nobody starts this task again.
   WEIR_RETURN_IF_ERROR(files_->SyncDirectory(workdir_));
   return true;
+}
+
+absl::StatusOr<bool> Evaluator::IsEnd(absl::string_view checkpoint) {
+  const absl::StatusOr<Manifest> manifest = ReadManifest(
+      files_, JoinPath(JoinPath(workdir_, "checkpoints"),
+                       std::string(absl::StripAsciiWhitespace(checkpoint))));
+  if (absl::IsUnavailable(manifest.status())) {
+    return manifest.status();
+  }
+  const absl::StatusOr<JobSpec> before =
+      manifest.ok() ? ParseJobSpec(manifest->job_spec_text(), "its job")
+                    : manifest.status();
+  if (!before.ok()) {
+    return true;  // nothing says otherwise, and it was evaluated
+  }
+  // Not the whole text: a job that is resumed when it is done may have another
+  // evaluation section, say, and ends at the checkpoint that is there.
+  return before->train().steps() == train_.steps() &&
+         before->train().epochs() == train_.epochs();
 }
 
 absl::StatusOr<bool> Evaluator::EvaluateNewest() {

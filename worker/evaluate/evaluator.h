@@ -4,7 +4,8 @@
 // Place: it stands outside the cluster and talks to no process. It reads
 //   DIR/checkpoints and ends when DIR/DONE names a checkpoint that it has
 //   evaluated (the chief waits for that checkpoint's line), or when DIR/ENDED
-//   says that the run ended otherwise.
+//   says that the run ended otherwise. The DONE of a job that was shorter does
+//   not count: its chief goes on from there and removes it.
 //
 // A line: {"checkpoint": "ckpt-500", "step": 500, "examples": 2000,
 //          "seconds": 0.4, "loss": ..., "accuracy": ...}
@@ -20,9 +21,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/base/clock.h"
 #include "common/io/files.h"
 #include "common/io/growing_file.h"
+#include "proto/job_spec.pb.h"
 #include "worker/evaluate/evaluation.h"
 
 namespace weir {
@@ -32,8 +35,9 @@ class Evaluator {
   using Evaluate =
       std::function<absl::StatusOr<EvaluationResult>(const std::string& dir)>;
 
-  // Borrows files and clock. Lines already in eval.jsonl are not repeated.
-  Evaluator(ObjectStore* files, Clock* clock, std::string workdir,
+  // Borrows files and clock. `train` says how long the job is. Lines already in
+  // eval.jsonl are not repeated.
+  Evaluator(ObjectStore* files, Clock* clock, std::string workdir, Train train,
             Evaluate evaluate);
 
   // Evaluates the newest checkpoint if it has no line yet. Older ones without a
@@ -60,6 +64,8 @@ class Evaluator {
   absl::Status Ended();
 
  private:
+  // Whether the job is as long as the one of this checkpoint, which DONE names.
+  absl::StatusOr<bool> IsEnd(absl::string_view checkpoint);
   // Whether there was a checkpoint without a line.
   absl::StatusOr<bool> EvaluateNewest();
   absl::Status AppendLine(const EvaluationResult& result, double seconds);
@@ -67,6 +73,7 @@ class Evaluator {
   ObjectStore* const files_;
   Clock* const clock_;
   const std::string workdir_;
+  const Train train_;
   GrowingFile lines_;
   const Evaluate evaluate_;
   std::set<std::string> seen_;  // checkpoints with a line, and damaged ones

@@ -52,7 +52,9 @@ def checkpoints(
         of the run that started this program, which `weir run` and `weir task`
         name in WEIR_CHECKPOINTS or WEIR_WORKDIR.
       follow: go on as new ones are committed, until the run has ended. What is
-        still to come may be much later: nothing is there before the first.
+        still to come may be much later: nothing is there before the first. A
+        run that is resumed has ended until its chief has started, or, if it
+        was done, until it trains.
       every: seconds between looks, each of which costs a few requests where
         an object store is asked.
     """

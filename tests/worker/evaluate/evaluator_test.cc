@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "proto/checkpoint/evaluated.h"
+#include "proto/job/job_spec_text.h"
 #include "tests/support/fake_s3_store.h"
 #include "tests/support/faulty_files.h"
 
@@ -26,6 +27,7 @@ class RunDirectory {
       : store_(store), dir_(dir) {}
 
   const std::string& dir() const { return dir_; }
+  void SetSteps(uint64_t steps) { spec_.mutable_train()->set_steps(steps); }
   void Commit(uint64_t step) {
     const std::string path = dir_ + "/checkpoints/" + CheckpointName(step);
     ASSERT_TRUE(store_->MakeDirectories(path).ok());
@@ -33,6 +35,7 @@ class RunDirectory {
     manifest.set_format(kManifestFormat);
     manifest.set_name(CheckpointName(step));
     manifest.set_step(step);
+    manifest.set_job_spec_text(CanonicalJobSpecText(spec_));
     ASSERT_TRUE(WriteManifest(store_, path, manifest).ok());
   }
   void Write(const std::string& name, const std::string& text) {
@@ -48,7 +51,7 @@ class RunDirectory {
   }
   Evaluator Make(Clock* clock = Clock::Real()) {
     return Evaluator(
-        store_, clock, dir_,
+        store_, clock, dir_, spec_.train(),
         [this](const std::string& path) -> absl::StatusOr<EvaluationResult> {
           if (!status_.ok()) {
             return status_;
@@ -64,6 +67,7 @@ class RunDirectory {
  private:
   ObjectStore* const store_;
   const std::string dir_;
+  JobSpec spec_;
   absl::Status status_;
 };
 
@@ -101,6 +105,24 @@ TEST(EvaluatorTest, AStartedAgainOneRepeatsNoLine) {
   ASSERT_TRUE(run.Make().Poll().ok());
   ASSERT_TRUE(run.Make().Poll().ok());
   EXPECT_EQ(run.Lines(), std::vector<std::string>{"ckpt-5"});
+}
+
+// Its chief removes DONE only when training begins, which the evaluator may be
+// faster than.
+TEST(EvaluatorTest, DoneOfAShorterJobIsNoEnd) {
+  RunDirectory run("longer");
+  run.SetSteps(5);
+  run.Commit(5);
+  run.Write("DONE", "ckpt-5\n");
+  EXPECT_EQ(run.Make().Poll().value(), true);
+  EXPECT_EQ(run.Make().Poll().value(), true);  // started again after the end
+  run.SetSteps(9);
+  Evaluator evaluator = run.Make();
+  EXPECT_EQ(evaluator.Poll().value(), false);
+  run.Commit(9);
+  run.Write("DONE", "ckpt-9\n");
+  EXPECT_EQ(evaluator.Poll().value(), true);
+  EXPECT_EQ(run.Lines(), (std::vector<std::string>{"ckpt-5", "ckpt-9"}));
 }
 
 TEST(EvaluatorTest, ALineThatWasCutStaysApartFromTheNext) {
