@@ -25,16 +25,17 @@ double SquareSum(const float* x, int64_t count) {
   return sum;
 }
 
-// Calls f(values, count) for every trained variable's gradient and each
-// table's. Float: float, or const float.
+// Calls f(values, count) for the gradient of every trained variable that is not
+// frozen, and each table's. Float: float, or const float.
 template <typename Float, typename F>
 void ForEachTrained(const Layout& layout, Float* gradients,
-                    RowGradientLists rows, F f) {
-  for (size_t v = 0; v < layout.variables().size(); ++v) {
+                    RowGradientLists rows, std::span<const int> frozen, F f) {
+  const int variables = static_cast<int>(layout.variables().size());
+  for (int v = 0; v < variables; ++v) {
     const VariableSpec& variable = layout.variables()[v];
-    if (variable.kind == VariableKind::kTrained) {
-      f(gradients + layout.flat_begin(static_cast<int>(v)),
-        variable.elements());
+    if (variable.kind == VariableKind::kTrained &&
+        std::find(frozen.begin(), frozen.end(), v) == frozen.end()) {
+      f(gradients + layout.flat_begin(v), variable.elements());
     }
   }
   for (const std::span<float> table : rows) {
@@ -44,8 +45,9 @@ void ForEachTrained(const Layout& layout, Float* gradients,
 
 // Replaces each trained element g by map(g).
 template <typename F>
-void Map(const Layout& layout, float* gradients, RowGradientLists rows, F map) {
-  ForEachTrained(layout, gradients, rows, [&](float* x, int64_t count) {
+void Map(const Layout& layout, float* gradients, RowGradientLists rows,
+         std::span<const int> frozen, F map) {
+  ForEachTrained(layout, gradients, rows, frozen, [&](float* x, int64_t count) {
     std::transform(x, x + count, x, map);
   });
 }
@@ -73,20 +75,20 @@ absl::Status ValidateClip(const Clip& clip) {
 }
 
 double GradientNorm(const Layout& layout, const float* gradients,
-                    RowGradientLists rows) {
+                    RowGradientLists rows, std::span<const int> frozen) {
   double sum = 0.0;
-  ForEachTrained(layout, gradients, rows, [&](const float* x, int64_t count) {
-    sum += SquareSum(x, count);
-  });
+  ForEachTrained(
+      layout, gradients, rows, frozen,
+      [&](const float* x, int64_t count) { sum += SquareSum(x, count); });
   return std::sqrt(sum);
 }
 
 void ClipGradients(const Clip& clip, const Layout& layout, float* gradients,
-                   RowGradientLists rows) {
+                   RowGradientLists rows, std::span<const int> frozen) {
   if (clip.kind_case() == Clip::kValue) {
     const auto bound = static_cast<float>(clip.value());
     // NaN fails both comparisons and stays, so that the ps finds it.
-    Map(layout, gradients, rows, [bound](float g) {
+    Map(layout, gradients, rows, frozen, [bound](float g) {
       if (g > bound) {
         return bound;
       }
@@ -96,14 +98,15 @@ void ClipGradients(const Clip& clip, const Layout& layout, float* gradients,
       return g;
     });
   } else if (clip.kind_case() == Clip::kNorm) {
-    const double norm = GradientNorm(layout, gradients, rows);
+    const double norm = GradientNorm(layout, gradients, rows, frozen);
     // I2: with Inf the factor would be 0 and turn Inf into NaN, and all other
     // gradients into 0.
     if (!std::isfinite(norm) || norm <= clip.norm()) {
       return;
     }
     const auto factor = static_cast<float>(clip.norm() / norm);
-    Map(layout, gradients, rows, [factor](float g) { return g * factor; });
+    Map(layout, gradients, rows, frozen,
+        [factor](float g) { return g * factor; });
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // Place: the train loop calls it between backward and push, so with clipping
 //   the two do not overlap. Only trained variables and rows count and change;
-//   buffers' samples and padding stay as they are.
+//   what is frozen, buffers' samples and padding stay as they are.
 //
 // Invariants
 //   I1. The norm is summed in double, variable by variable, in fixed lanes: the
@@ -30,13 +30,16 @@ absl::Status ValidateClip(const Clip& clip);
 using RowGradientLists = std::span<const std::span<float>>;
 
 // Clips `gradients` [layout.flat_elements()] and `rows` in place. Does nothing
-// when no kind is set. REQUIRES: ValidateClip(clip) is OK.
+// when no kind is set. `frozen`: variables whose gradients nobody pushes.
+// REQUIRES: ValidateClip(clip) is OK.
 void ClipGradients(const Clip& clip, const Layout& layout, float* gradients,
-                   RowGradientLists rows = {});
+                   RowGradientLists rows = {},
+                   std::span<const int> frozen = {});
 
-// Returns the 2-norm over all trained variables and rows.
+// Returns the 2-norm over all trained variables that are not frozen, and rows.
 double GradientNorm(const Layout& layout, const float* gradients,
-                    RowGradientLists rows = {});
+                    RowGradientLists rows = {},
+                    std::span<const int> frozen = {});
 
 }  // namespace weir
 

@@ -117,7 +117,8 @@ absl::Status TrainLoop::Step(const WorkUnit& work,
     // The norm is over every gradient, so none could leave before the last.
     ClipGradients(options_.clip, *options_.layout, options_.gradients,
                   options_.tables != nullptr ? options_.tables->Gradients()
-                                             : std::vector<std::span<float>>());
+                                             : std::vector<std::span<float>>(),
+                  options_.left_out);
     const int variables = static_cast<int>(options_.layout->variables().size());
     // From the end, as backward would have finished them.
     for (int v = variables - 1; v >= 0; --v) {

@@ -80,6 +80,22 @@ TEST(ClipTest, RowsOfTablesCountAndChange) {
   EXPECT_EQ(second, std::vector<float>({0.5f, -1.0f}));
 }
 
+TEST(ClipTest, WhatIsFrozenNeitherCountsNorChanges) {
+  std::vector<float> g = Gradients();
+  g[17] = std::numeric_limits<float>::infinity();
+  const std::vector<int> frozen = {2};  // "b"
+  EXPECT_DOUBLE_EQ(GradientNorm(SmallLayout(), g.data(), {}, frozen), 3.0);
+  Clip clip;
+  clip.set_norm(1.5f);
+  ClipGradients(clip, SmallLayout(), g.data(), {}, frozen);
+  EXPECT_EQ(g[0], 0.5f);
+  EXPECT_EQ(g[16], 4.0f);
+  clip.set_value(0.25f);
+  ClipGradients(clip, SmallLayout(), g.data(), {}, frozen);
+  EXPECT_EQ(g[0], 0.25f);
+  EXPECT_EQ(g[16], 4.0f);
+}
+
 TEST(ClipTest, LeavesNanToThePs) {
   std::vector<float> g = Gradients();
   g[1] = std::numeric_limits<float>::quiet_NaN();

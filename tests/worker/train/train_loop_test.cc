@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <span>
 #include <thread>
@@ -131,6 +132,7 @@ struct WorkerOptions {
   uint64_t next_sequence = 0;
   int lost_after_ms = 5000;
   Clip clip;
+  std::vector<int> left_out;
   bool prefetch = false;
   uint32_t histograms_every_steps = 0;
   Clock* clock = Clock::Real();
@@ -171,6 +173,7 @@ absl::Status RunWorker(StoreCluster* cluster, const WorkerOptions& options,
   loop.gradients = machine.gradients.data();
   loop.seed = kSeed;
   loop.clip = options.clip;
+  loop.left_out = options.left_out;
   loop.device_usage = options.device_usage;
   loop.clock = options.clock;
   loop.histograms_every_steps = options.histograms_every_steps;
@@ -390,13 +393,15 @@ TEST(TrainLoopTest, PrefetchComputesFromTheVersionThatItsPushNames) {
   EXPECT_EQ(shards.Values(), versions.back());
 }
 
-TEST(TrainLoopTest, ClipByNormPushesTheClippedGradient) {
+// The norm of what one contribution pushes, whose gradient is clipped to 0.001.
+double ClippedNorm(const std::vector<int>& left_out) {
   StoreCluster shards(JobWith(""));
   FakeControl control;
   WorkerOptions options;
   options.contributions = 1;
   options.clip.set_norm(0.001f);
-  ASSERT_TRUE(RunWorker(&shards, options, &control).ok());
+  options.left_out = left_out;
+  EXPECT_TRUE(RunWorker(&shards, options, &control).ok());
   const std::vector<float> before = InitialParameters();
   const std::vector<float> after = shards.Values();
   double sum = 0.0;
@@ -404,8 +409,19 @@ TEST(TrainLoopTest, ClipByNormPushesTheClippedGradient) {
     const double change = (double{after[i]} - before[i]) / kRate;
     sum += change * change;
   }
+  return std::sqrt(sum);
+}
+
+TEST(TrainLoopTest, ClipByNormPushesTheClippedGradient) {
   // Rounding of values up to 1 dominates: 2^-24 / 0.05 an element.
-  EXPECT_NEAR(std::sqrt(sum), 0.001, 1e-4);
+  EXPECT_NEAR(ClippedNorm({}), 0.001, 1e-4);
+}
+
+// Whoever trains a head on a frozen model means the head's gradient.
+TEST(TrainLoopTest, ClipByNormLooksAtWhatIsPushedAlone) {
+  std::vector<int> all_but_last(Machine(1).layout->variables().size() - 1);
+  std::iota(all_but_last.begin(), all_but_last.end(), 0);
+  EXPECT_NEAR(ClippedNorm(all_but_last), 0.001, 1e-4);
 }
 
 TEST(TrainLoopTest, AStopBeforeAContributionLeavesNothingOfIt) {
