@@ -55,26 +55,31 @@ int64_t StepMemory::Plan(int64_t rows, bool training,
                          std::vector<std::pair<float**, int64_t>>* parts) {
   int64_t elements = 0;
   // I2: rounding every part up keeps the next one aligned.
-  const AddPart add = [&](int64_t count, float** target) {
+  const AddPart add = [&](const WorkspaceSpec& size, float** target) {
     if (parts != nullptr) {
       parts->emplace_back(target, elements);
     }
-    elements += (count + kAlignment - 1) / kAlignment * kAlignment;
+    int64_t count = kElementsMax;
+    if (size.per_row <= kElementsMax / std::max<int64_t>(rows, 1)) {
+      count = size.fixed + rows * size.per_row;
+    }
+    count = (count + kAlignment - 1) / kAlignment * kAlignment;
+    elements = std::min(elements + count, kElementsMax);
   };
-  PlanForward(rows, add);
+  PlanForward(add);
   if (training) {
-    PlanBackward(rows, add);
+    PlanBackward(add);
   }
   return elements;
 }
 
-void StepMemory::PlanForward(int64_t rows, const AddPart& add) {
+void StepMemory::PlanForward(const AddPart& add) {
   for (size_t t = 0; t < graph_.tensors.size(); ++t) {
     const GraphTensor& tensor = graph_.tensors[t];
     // Features of shared memory are read where they are.
     const bool borrowed = t == 0 && backend_->shares_host_memory();
     if (tensor.value_root == static_cast<int>(t) && !borrowed) {
-      add(rows * tensor.info.elements(), &values_[t]);
+      add({.per_row = tensor.info.elements()}, &values_[t]);
     }
   }
   // A layer's workspace lives from its Forward to its Backward, while all later
@@ -82,24 +87,24 @@ void StepMemory::PlanForward(int64_t rows, const AddPart& add) {
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     const auto& specs = graph_.nodes[n].op->traits().workspaces;
     for (size_t i = 0; i < specs.size(); ++i) {
-      add(specs[i].fixed + rows * specs[i].per_row, &workspaces_[n][i]);
+      add(specs[i], &workspaces_[n][i]);
     }
   }
   if (!backend_->shares_host_memory()) {
-    add(rows * graph_.label_width(), &labels_);
+    add({.per_row = graph_.label_width()}, &labels_);
   }
-  add(rows, &row_loss_);
-  add(rows, &row_correct_);
+  add({.per_row = 1}, &row_loss_);
+  add({.per_row = 1}, &row_correct_);
 }
 
 // I3: among the readers of a tensor the one that backward meets first writes
 // the gradient, the others write aside and are added. The loss has written the
 // gradient of its own tensor before.
-void StepMemory::PlanBackward(int64_t rows, const AddPart& add) {
+void StepMemory::PlanBackward(const AddPart& add) {
   for (size_t t = 0; t < graph_.tensors.size(); ++t) {
     const GraphTensor& tensor = graph_.tensors[t];
     if (tensor.needs_gradient && tensor.gradient_root == static_cast<int>(t)) {
-      add(rows * tensor.info.elements(), &gradients_[t]);
+      add({.per_row = tensor.info.elements()}, &gradients_[t]);
     }
   }
   std::vector<bool> written(graph_.tensors.size(), false);
@@ -109,7 +114,7 @@ void StepMemory::PlanBackward(int64_t rows, const AddPart& add) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       const GraphTensor& tensor = graph_.tensors[inputs[i]];
       if (written[inputs[i]] && tensor.needs_gradient) {
-        add(rows * tensor.info.elements(), &edges_[n][i]);
+        add({.per_row = tensor.info.elements()}, &edges_[n][i]);
       }
       written[inputs[i]] = true;
     }

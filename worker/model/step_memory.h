@@ -37,6 +37,9 @@ class StepMemory {
  public:
   // In floats: the widest access of any backend, and whole cache lines.
   static constexpr int64_t kAlignment = 64;
+  // No backend has so much. Their bytes fit an int64_t, and so does the sum of
+  // two of it.
+  static constexpr int64_t kElementsMax = int64_t{1} << 60;
 
   // Both must outlive this.
   StepMemory(const Graph& graph, Backend* backend);
@@ -76,15 +79,16 @@ class StepMemory {
   float* row_correct() const { return row_correct_; }
 
  private:
-  // Gives *target a place of so many floats.
-  using AddPart = std::function<void(int64_t elements, float** target)>;
+  // Gives *target a place of that size.
+  using AddPart = std::function<void(const WorkspaceSpec&, float** target)>;
 
   // Gives every part of a step its place in one allocation, and returns the
-  // floats of all. `parts` may be null: only the size is asked for.
+  // floats of all, kElementsMax if they are more. `parts` may be null: only the
+  // size is asked for.
   int64_t Plan(int64_t rows, bool training,
                std::vector<std::pair<float**, int64_t>>* parts);
-  void PlanForward(int64_t rows, const AddPart& add);
-  void PlanBackward(int64_t rows, const AddPart& add);
+  void PlanForward(const AddPart& add);
+  void PlanBackward(const AddPart& add);
   void Release();
 
   const Graph& graph_;

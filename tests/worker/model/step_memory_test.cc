@@ -125,6 +125,24 @@ TEST_F(StepMemoryTest, KnowsItsBytesBeforeItAllocates) {
   EXPECT_GT(used * 4, bytes - StepMemory::kAlignment * 4);
 }
 
+// Products that do not fit 64 bits: with 2^24 rows a tensor has 2^64 floats,
+// and with 2^23 rows 2^63.
+TEST_F(StepMemoryTest, RefusesAStepWhoseSizeNobodyCanTell) {
+  const Graph wide = BuildGraph(ParseModel(R"(layer { name: "a" layer_norm {} }
+                               layer { name: "b" input: "a" relu {} }
+                               layer { name: "y" input: "a" input: "b" add {} }
+                               loss { softmax_cross_entropy {} })"),
+                                {int64_t{1} << 40})
+                         .value();
+  StepMemory memory(wide, backend_.get());
+  for (const int64_t rows : {1 << 23, 1 << 24}) {
+    EXPECT_EQ(memory.BytesFor(rows, true), StepMemory::kElementsMax * 4);
+    EXPECT_EQ(memory.Grow(rows, true).code(),
+              absl::StatusCode::kResourceExhausted);
+    EXPECT_FALSE(memory.Holds(1, false));
+  }
+}
+
 // I3: three inputs read "a", of which one writes its gradient directly.
 TEST_F(StepMemoryTest, EveryConsumerOfATensorButOneWritesAside) {
   ASSERT_TRUE(memory_.Grow(4, true).ok());
