@@ -175,8 +175,10 @@ void Cluster::SuperviseTask(Task* task) {
   }
   if (task->supervisor->finished()) {
     const int code = task->supervisor->exit_code();
-    // By the user, see AskUser.
-    const bool again = code == kExitDataLoss && checkpoints_.rotten() > 0;
+    // By the user, see AskUser. Not an evaluator once the job is done: it would
+    // find the same.
+    const bool again = code == kExitDataLoss && checkpoints_.rotten() > 0 &&
+                       !(task->role == "evaluator" && checkpoints_.Done());
     task->ended = again ? kKilled : code;
     task->again_at = std::max(Now() + kOperatorDelay, task->away_until);
   }

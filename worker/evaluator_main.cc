@@ -2,8 +2,9 @@
 //
 //   weir_evaluator --job FILE --workdir DIR [--data_dir DIR]
 //
-// It ends with 0 after the checkpoint that DIR/DONE names, with the run's own
-// code when the run ended otherwise, and with 143 on SIGTERM.
+// It ends with 0 after the checkpoint that DIR/DONE names, with another code if
+// it cannot evaluate that one, with the run's own code when the run ended
+// otherwise, and with 143 on SIGTERM.
 #include <CLI/CLI.hpp>
 
 #include "common/base/clock.h"

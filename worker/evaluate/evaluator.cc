@@ -33,11 +33,14 @@ Evaluator::Evaluator(ObjectStore* files, Clock* clock, std::string workdir,
       train_(std::move(train)),
       lines_(files, JoinPath(workdir_, kEvaluationsName), clock),
       evaluate_(std::move(evaluate)),
-      // An evaluator that is started again goes on where its lines end.
-      seen_(EvaluatedCheckpoints(files_, workdir_)),
       ended_before_(
           files_->ReadAll(JoinPath(workdir_, kEndedName)).value_or("")),
-      list_every_(0) {}
+      list_every_(0) {
+  // An evaluator that is started again goes on where its lines end.
+  for (const std::string& name : EvaluatedCheckpoints(files_, workdir_)) {
+    seen_[name] = absl::OkStatus();
+  }
+}
 
 std::chrono::milliseconds Evaluator::pause() const {
   return IsObjectUrl(workdir_) ? kStorePause : kDirectoryPause;
@@ -55,7 +58,7 @@ absl::Status Evaluator::Follow(const std::function<bool()>& stopped) {
     } else if (!done.ok()) {
       LOG_ERROR("{}", std::string(done.status().message()));
     } else if (*done) {
-      return absl::OkStatus();
+      return last_;
     }
     const int64_t next_ns =
         clock_->NowNs() + std::chrono::nanoseconds(pause()).count();
@@ -70,10 +73,8 @@ absl::StatusOr<bool> Evaluator::Poll() {
   // Before the list: the chief writes DONE after the checkpoint that it names,
   // so the list below has that checkpoint.
   const auto done = files_->ReadAll(JoinPath(workdir_, kDoneName));
-  const auto has_line = [this](absl::string_view checkpoint) {
-    return seen_.count(std::string(absl::StripAsciiWhitespace(checkpoint))) > 0;
-  };
-  if ((done.ok() && !has_line(*done)) ||
+  const std::string last(absl::StripAsciiWhitespace(done.value_or("")));
+  if ((done.ok() && seen_.count(last) == 0) ||
       clock_->NowNs() - listed_ns_ >= list_every_.count()) {
     const absl::StatusOr<bool> found = EvaluateNewest();
     listed_ns_ = clock_->NowNs();
@@ -85,22 +86,22 @@ absl::StatusOr<bool> Evaluator::Poll() {
     }
     WEIR_RETURN_IF_ERROR(found.status());
   }
-  if (!done.ok() || !has_line(*done)) {
+  if (!done.ok() || seen_.count(last) == 0) {
     return false;
   }
-  WEIR_ASSIGN_OR_RETURN(const bool is_end, IsEnd(*done));
+  WEIR_ASSIGN_OR_RETURN(const bool is_end, IsEnd(last));
   if (!is_end) {
     return false;
   }
   // As in FindDone: nobody starts this task again.
   WEIR_RETURN_IF_ERROR(files_->SyncDirectory(workdir_));
+  last_ = seen_.at(last);
   return true;
 }
 
-absl::StatusOr<bool> Evaluator::IsEnd(absl::string_view checkpoint) {
+absl::StatusOr<bool> Evaluator::IsEnd(const std::string& checkpoint) {
   const absl::StatusOr<Manifest> manifest = ReadManifest(
-      files_, JoinPath(JoinPath(workdir_, "checkpoints"),
-                       std::string(absl::StripAsciiWhitespace(checkpoint))));
+      files_, JoinPath(JoinPath(workdir_, "checkpoints"), checkpoint));
   if (absl::IsUnavailable(manifest.status())) {
     return manifest.status();
   }
@@ -129,16 +130,16 @@ absl::StatusOr<bool> Evaluator::EvaluateNewest() {
   if (result.ok()) {
     WEIR_RETURN_IF_ERROR(AppendLine(
         *result, static_cast<double>(clock_->NowNs() - begin_ns) / 1e9));
-    seen_.insert(newest.name);
+    seen_[newest.name] = absl::OkStatus();
     return true;
   }
   if (absl::IsUnavailable(result.status())) {
     return result.status();
   }
   if (ReadManifest(files_, newest.path).ok()) {
-    // Still there, so it is damaged. Marked as seen, or every poll would report
-    // it again and DONE would never be reached.
-    seen_.insert(newest.name);
+    // Still there, so it is damaged, say. Marked as seen, or every poll would
+    // report it again and DONE would never be reached.
+    seen_[newest.name] = result.status();
     return result.status();
   }
   return true;  // the chief deleted it while it was read: there is a newer one

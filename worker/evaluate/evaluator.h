@@ -16,12 +16,11 @@
 
 #include <chrono>
 #include <functional>
-#include <set>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "common/base/clock.h"
 #include "common/io/files.h"
 #include "common/io/growing_file.h"
@@ -43,13 +42,13 @@ class Evaluator {
   // Evaluates the newest checkpoint if it has no line yet. Older ones without a
   // line are skipped, and so is one that is deleted while it is read. Returns
   // true when nothing is left to do: DONE is there and its checkpoint has a
-  // line.
+  // line, or cannot be evaluated.
   // Errors: those of the evaluation, DATA_LOSS for instance. That checkpoint is
   //   not evaluated again. UNAVAILABLE: it is at the next Poll.
   absl::StatusOr<bool> Poll();
 
-  // Polls until the run is done. Returns why it ended before that, CANCELLED
-  // once `stopped` says so.
+  // Polls until the run is done. Returns why its last checkpoint has no line,
+  // or why the run ended before that; CANCELLED once `stopped` says so.
   absl::Status Follow(const std::function<bool()>& stopped);
 
   // How long to wait before the next Poll: 200 ms, or 1 s in an object store.
@@ -65,7 +64,7 @@ class Evaluator {
 
  private:
   // Whether the job is as long as the one of this checkpoint, which DONE names.
-  absl::StatusOr<bool> IsEnd(absl::string_view checkpoint);
+  absl::StatusOr<bool> IsEnd(const std::string& checkpoint);
   // Whether there was a checkpoint without a line.
   absl::StatusOr<bool> EvaluateNewest();
   absl::Status AppendLine(const EvaluationResult& result, double seconds);
@@ -76,8 +75,10 @@ class Evaluator {
   const Train train_;
   GrowingFile lines_;
   const Evaluate evaluate_;
-  std::set<std::string> seen_;  // checkpoints with a line, and damaged ones
-  std::string ended_before_;    // the text of ENDED at the start
+  // Of checkpoints: OK where there is a line, else why there is none.
+  std::map<std::string, absl::Status> seen_;
+  absl::Status last_;         // that of the checkpoint that DONE names
+  std::string ended_before_;  // the text of ENDED at the start
   std::chrono::nanoseconds list_every_;
   int64_t listed_ns_ = 0;  // when the checkpoints were listed last
 };

@@ -152,6 +152,25 @@ TEST(EvaluatorTest, ADamagedCheckpointIsReportedOnceAndLeftAlone) {
   EXPECT_TRUE(run.Lines().empty());
 }
 
+// Whoever reads 0 counts on the line of the last checkpoint.
+TEST(EvaluatorTest, EndsWithTheReasonWhyTheLastCheckpointHasNoLine) {
+  RunDirectory run("no_line");
+  FakeClock clock;
+  const auto stopped = [] { return false; };
+  run.Commit(5);
+  run.Write("DONE", "ckpt-5\n");
+  for (const auto& status : {absl::DataLossError("ckpt-5 is cut short"),
+                             absl::ResourceExhaustedError("no memory")}) {
+    run.FailWith(status);
+    EXPECT_EQ(run.Make(&clock).Follow(stopped), status);
+  }
+  EXPECT_TRUE(run.Lines().empty());
+  // RESOURCE_EXHAUSTED passes, so somebody starts it again.
+  run.FailWith(absl::OkStatus());
+  EXPECT_TRUE(run.Make(&clock).Follow(stopped).ok());
+  EXPECT_EQ(run.Lines(), std::vector<std::string>{"ckpt-5"});
+}
+
 TEST(EvaluatorTest, HearsThatTheRunEndedButNotOfAnEarlierLife) {
   RunDirectory run("ended");
   const absl::Status lost = absl::UnavailableError("ps 1 is lost");
