@@ -141,6 +141,8 @@ absl::StatusOr<EvaluationResult> CheckpointEvaluation::Run(
   if (batch == 0) {
     batch = kBatchSize;
   }
+  // The job's number may be a large one that means "all at once".
+  batch = std::clamp<int64_t>(data_->size(), 1, batch);
   const int64_t width = network_->feature_elements();
   const int64_t label_width = network_->label_width();
   std::vector<float> features(batch * width);
