@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
@@ -146,6 +147,12 @@ absl::Status Batches::Make(int64_t contribution, Batch* batch) const {
           sample, batch->features.data() + row * width, label));
     }
     WEIR_RETURN_IF_ERROR(dataset_->ReadSparse(sample, &batch->sparse));
+    const absl::Status good =
+        options_.check_label ? options_.check_label(*label) : absl::OkStatus();
+    if (!good.ok()) {
+      return Annotate(good, absl::StrCat("data.train: sample ", sample,
+                                         ", counted from 0"));
+    }
   }
   return absl::OkStatus();
 }

@@ -26,6 +26,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -59,6 +60,9 @@ class Batches {
     int64_t contributions = 0;
     uint64_t seed = 0;  // the job's
     bool shuffle = true;
+    // Checks the label of each sample, whose number a message then has. Empty:
+    // all are good.
+    std::function<absl::Status(float label)> check_label = {};
     // Gives features as the data set's bytes. REQUIRES: it has them.
     bool as_bytes = false;
     // Hears of the memory of features; may be null. It outlives all batches.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
@@ -157,6 +158,11 @@ absl::StatusOr<EvaluationResult> CheckpointEvaluation::Run(
           data_->ReadSample(begin + row, features.data() + row * width,
                             labels.data() + row * label_width));
       WEIR_RETURN_IF_ERROR(data_->ReadSparse(begin + row, &sparse_));
+      const absl::Status good = network_->CheckLabel(labels[row * label_width]);
+      if (!good.ok()) {
+        return Annotate(
+            good, absl::StrCat("sample ", begin + row, ", counted from 0"));
+      }
     }
     WEIR_ASSIGN_OR_RETURN(const std::span<const TableInput> tables,
                           LookUp(rows));

@@ -9,18 +9,6 @@
 #include "common/math/random.h"
 
 namespace weir {
-namespace {
-
-// Says in a message what the labels of a loss are.
-std::string ClassesText(LossKind loss, int64_t classes) {
-  if (loss == LossKind::kSoftmaxCrossEntropy) {
-    return absl::StrCat(" (the model has ", classes, " classes)");
-  }
-  return " (sigmoid cross-entropy)";
-}
-
-}  // namespace
-
 Network::Network(Graph graph, Backend* backend, const NetworkOptions& options)
     : graph_(std::move(graph)),
       backend_(backend),
@@ -165,24 +153,30 @@ absl::Status Network::CheckBatch(const float* labels, int64_t rows) const {
   if (rows < 1) {
     return Invalid("a batch of ", rows, " rows; it must be >= 1");
   }
-  if (labels == nullptr || loss() == LossKind::kMeanSquaredError) {
-    return absl::OkStatus();
-  }
-  int64_t classes = 2;
-  if (loss() == LossKind::kSoftmaxCrossEntropy) {
-    classes = output_width();
-  }
   // A backend uses the label as an index, so none may be out of range.
-  for (int64_t r = 0; r < rows; ++r) {
-    const float label = labels[r];
-    // The negation also catches NaN.
-    if (!(label >= 0.0f && label < static_cast<float>(classes)) ||
-        label != std::floor(label)) {
-      return Invalid("row ", r, ": label ", label, " is not one of 0..",
-                     classes - 1, ClassesText(loss(), classes));
+  for (int64_t r = 0; labels != nullptr && r < rows; ++r) {
+    const absl::Status good = CheckLabel(labels[r]);
+    if (!good.ok()) {
+      return Annotate(good, absl::StrCat("row ", r));
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status Network::CheckLabel(float label) const {
+  const bool softmax = loss() == LossKind::kSoftmaxCrossEntropy;
+  const int64_t classes = softmax ? output_width() : 2;
+  // NaN fails these comparisons.
+  if (loss() == LossKind::kMeanSquaredError ||
+      (label >= 0.0f && label < static_cast<float>(classes) &&
+       label == std::floor(label))) {
+    return absl::OkStatus();
+  }
+  std::string loss_text = " (sigmoid cross-entropy)";
+  if (softmax) {
+    loss_text = absl::StrCat(" (the model has ", classes, " classes)");
+  }
+  return Invalid("label ", label, " is not one of 0..", classes - 1, loss_text);
 }
 
 absl::Status Network::CheckTraining(const float* labels, int64_t rows) const {

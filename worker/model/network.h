@@ -95,6 +95,9 @@ class Network {
   int64_t output_width() const { return graph_.output_width(); }
   // Floats of one sample's label.
   int64_t label_width() const { return graph_.label_width(); }
+  // INVALID_ARGUMENT if the loss does not know this label. A step refuses it,
+  // too, but only knows its row of the batch.
+  absl::Status CheckLabel(float label) const;
 
   // Takes both buffers, of layout.flat_elements() floats each; they must live
   // until the next Bind or the end. With null `gradients` it can only evaluate.

@@ -323,6 +323,9 @@ absl::StatusOr<std::unique_ptr<Batches>> WorkerTask::MakeBatches(
   batches.seed = options_.spec.seed();
   batches.shuffle = !options_.spec.data().no_shuffle();
   batches.pages = backends_[0]->host_pages();
+  batches.check_label = [this](float label) {
+    return replicas_->network().CheckLabel(label);
+  };
   // The device makes floats of them: a quarter of the copy, and of the work.
   batches.as_bytes = !backends_[0]->shares_host_memory() &&
                      dataset_->value_of_byte() != nullptr;

@@ -44,6 +44,24 @@ std::vector<int> Sequence(const Batches& batches) {
   return samples;
 }
 
+// The row of a shuffled batch would help nobody.
+TEST(BatchesTest, NamesTheSampleWhoseLabelIsWrong) {
+  const FakeDataset dataset(20);
+  Batches::Options options = Epochs(1, 20);
+  options.check_label = [](float label) {
+    return label == 7 ? absl::InvalidArgumentError("label 7 is not one of 0..6")
+                      : absl::OkStatus();
+  };
+  for (const bool as_bytes : {false, true}) {
+    options.as_bytes = as_bytes;
+    Batch batch;
+    EXPECT_EQ(Make(options, &dataset)->Make(0, &batch),
+              absl::InvalidArgumentError(
+                  "data.train: sample 7, counted from 0: label 7 is not one of "
+                  "0..6"));
+  }
+}
+
 TEST(BatchesTest, EverySampleIsOnceInEveryEpoch) {
   // Batches that divide the epoch, do not, are as large and are larger.
   for (const int64_t batch_size : {1, 4, 7, 20, 33, 100}) {

@@ -1,6 +1,7 @@
 // Numbers of trained models are in tests/integration/cli_test.cc.
 #include "worker/evaluate/evaluation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -103,6 +104,17 @@ TEST(EvaluationTest, ABatchTakesNoMoreMemoryThanTheDataNeeds) {
   EXPECT_EQ(result->examples, 10);
   EXPECT_EQ(result->checkpoint, "ckpt-3");
   EXPECT_LT(PeakBytes() - before, int64_t{128} << 20);
+}
+
+TEST(EvaluationTest, NamesTheSampleWhoseLabelIsWrong) {
+  const std::string dir = MakeTempDir();
+  ASSERT_TRUE(Files::Real()
+                  ->WriteAtomically(dir + "/a", "1 1:2\n0 1:1\n0 2:1\n12 1:1\n")
+                  .ok());
+  const JobSpec spec =
+      JobWith("source { libsvm { path: 'a' feature_count: 2 } } batch_size: 2");
+  EXPECT_THAT(std::string(Evaluate(spec, dir, 2).status().message()),
+              testing::HasSubstr("sample 3, counted from 0: label 12 is not"));
 }
 
 }  // namespace
