@@ -257,7 +257,8 @@ class Reader {
 
 // Joins pieces in order, up to max_rows rows, and counts the bad lines between
 // them. I2: it sees what one thread would have seen, and nothing behind it: a
-// bad line or a read error behind the last row that is wanted does not count.
+// bad line behind the last row that is wanted does not count, nor does a read
+// error behind its piece.
 absl::Status Join(const CriteoDataset::Options& options,
                   std::deque<Piece> pieces, const absl::Status& behind,
                   std::deque<CriteoDataset::Rows>* joined, int64_t* size) {

@@ -230,6 +230,7 @@ TEST(CriteoDatasetTest, ReadsNoFurtherThanMaxRows) {
       options.piece_bytes = piece_bytes;
       options.max_bad_lines = 1;
       options.max_rows = 90;
+      // The file's error counts where it is in the piece of the last row.
       if (piece_bytes < (1 << 20)) {
         const auto data = CriteoDataset::Create(options);
         ASSERT_TRUE(data.ok()) << data.status();
