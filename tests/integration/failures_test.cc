@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 
 #include "tests/integration/exit_oracle.h"
 #include "tests/integration/hand_cluster.h"
@@ -12,9 +13,19 @@
 namespace weir {
 namespace {
 
-std::string Job(const std::string& mode, int steps) {
-  return DigitsJob(steps,
-                   "checkpoint { every_steps: 200 } update { " + mode + " }\n");
+constexpr int kLostAfterByDefault = 10;  // seconds
+constexpr int kLostSoon = 3;
+
+std::string Job(const std::string& mode, int steps,
+                int lost_after = kLostAfterByDefault) {
+  std::string job = DigitsJob(
+      steps, "checkpoint { every_steps: 200 } update { " + mode + " }\n");
+  if (lost_after != kLostAfterByDefault) {
+    const std::string limits = "limits { ";
+    job.insert(job.find(limits) + limits.size(),
+               "lost_after_seconds: " + std::to_string(lost_after) + " ");
+  }
+  return job;
 }
 
 constexpr char kAsync[] = "async {}";
@@ -37,8 +48,12 @@ const std::vector<std::pair<std::string, int>> kAllButPs = {
     {"chief", 0}, {"worker", 0}, {"worker", 1}};
 
 TEST(FailuresTest, AKilledPsEndsEveryoneWith138AndResumeGoesOn) {
+  // The default is waited for once, in the run without certificates.
+  const int lost_after = std::getenv("WEIR_TEST_CERTIFICATES") == nullptr
+                             ? kLostAfterByDefault
+                             : kLostSoon;
   HandCluster cluster(FreshDir("ps_killed"),
-                      Job(kAsync, 30000) +
+                      Job(kAsync, 30000, lost_after) +
                           "evaluation { source { digits { "
                           "count: 100 stream: 1 } } }\n",
                       2, 2, true);
@@ -53,7 +68,8 @@ TEST(FailuresTest, AKilledPsEndsEveryoneWith138AndResumeGoesOn) {
         std::pair("ps", 0), std::pair("evaluator", 0)}) {
     const std::chrono::duration<double> since =
         std::chrono::steady_clock::now() - killed;
-    ExpectAllEnd(&cluster, {{role, index}}, 138, 15 - since.count(), "ps 1");
+    ExpectAllEnd(&cluster, {{role, index}}, 138, lost_after + 5 - since.count(),
+                 "ps 1");
   }
   EXPECT_TRUE(EndsRight(&cluster, 1, {.signalled = {"ps/1"}}));
   const uint64_t reached = cluster.step();
@@ -79,7 +95,8 @@ TEST(FailuresTest, APsThatComesBackEmptyIsNeverServedFrom) {
 }
 
 TEST(FailuresTest, APausedWorkerOfTheOldHistoryIsRefused) {
-  HandCluster cluster(FreshDir("ps_paused"), Job(kAsync, 20000), 2, 2, true);
+  HandCluster cluster(FreshDir("ps_paused"), Job(kAsync, 20000, kLostSoon), 2,
+                      2, true);
   cluster.StartAll();
   ASSERT_TRUE(WaitUntil(60, [&] { return cluster.checkpoints().size() >= 1; }))
       << cluster.task("chief", 0).Log();
