@@ -180,6 +180,7 @@ TEST(TablesTest, SameBitsWhenAPsDiesWithAnUpdateInItsHands) {
                {"WEIR_FAILPOINT_PS_1=ps.before_table_apply:2000"});
   EXPECT_EQ(died.exit_code, 138) << died.output;
   EXPECT_NE(died.output.find("ps/1"), std::string::npos) << died.output;
+  sets.push_back("checkpoint.every_steps=1000");  // it need not die again
   std::vector<std::string> arguments = Arguments(2, 2, sets);
   arguments.push_back("--resume");
   const TrainRun resumed = RunTrain(dir, arguments);
