@@ -39,8 +39,8 @@ limits { block_elements: 1024 }
 
 // The same, but the chief waits only as long as it takes to miss a ps.
 constexpr char kShortWait[] = R"(
-evaluation { source { digits { count: 100 stream: 1 } } wait_seconds: 10 }
-limits { block_elements: 1024 lost_after_seconds: 4 }
+evaluation { source { digits { count: 100 stream: 1 } } wait_seconds: 5 }
+limits { block_elements: 1024 lost_after_seconds: 2 }
 )";
 
 bool IsDone(const HandCluster& cluster) {
