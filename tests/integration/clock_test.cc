@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
@@ -22,7 +24,8 @@ namespace weir {
 namespace {
 
 constexpr char kPreload[] = "tests/support/preload_clock.so";
-constexpr int64_t kHourNs = int64_t{3600} * 1'000'000'000;
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kHourNs = 3600 * kSecondNs;
 // The jobs' lease: how long a silent task is waited for.
 constexpr int kLostAfterSeconds = 2;
 // In this time a task that waits for the wall clock would be called lost.
@@ -107,6 +110,19 @@ class Clocks {
   Names names_;
 };
 
+// Whether the newest line of a log has the time of a clock that is so far ahead
+// of ours, or behind where it is negative.
+bool EndsAhead(const std::string& log, int64_t offset_ns) {
+  constexpr int64_t kOldestLineSeconds = 300;
+  const size_t before = log.rfind('\n', log.find_last_not_of('\n'));
+  const std::string line =
+      log.substr(before == std::string::npos ? 0 : before + 1);
+  tm utc = {};
+  return strptime(line.c_str(), "%Y-%m-%dT%H:%M:%S", &utc) != nullptr &&
+         std::abs(timegm(&utc) - time(nullptr) - offset_ns / kSecondNs) <
+             kOldestLineSeconds;
+}
+
 // A job that runs until it is stopped: a chief, a ps and two workers.
 struct RunningJob {
   RunningJob(const std::string& name, const std::string& kind,
@@ -131,6 +147,14 @@ struct RunningJob {
              cluster.task(role, index).Log();
     }
     return all;
+  }
+  // Waits until what a task logs tells that its clock has this offset.
+  void ExpectClock(const std::string& role, int index, int64_t offset_ns) {
+    EXPECT_TRUE(WaitUntil(
+        10,
+        [&] { return EndsAhead(cluster.task(role, index).Log(), offset_ns); }))
+        << role << "/" << index << " is not " << offset_ns << " ns ahead\n"
+        << Logs();
   }
   std::set<std::string> Checkpoints() const {
     const Names names = cluster.checkpoints();
@@ -174,9 +198,14 @@ void ExpectProgress(const Jobs& jobs, const std::string& phase) {
   }
 }
 
-void Stop(RunningJob* job) {
+// Stops a job all of whose clocks are `offset_ns` ahead.
+void Stop(RunningJob* job, int64_t offset_ns) {
   job->cluster.task("chief", 0).Signal(SIGTERM);
   EXPECT_EQ(job->cluster.task("chief", 0).Wait(30), 143) << job->Logs();
+  for (const auto& [role, index] : RunningJob::kTasks) {
+    EXPECT_NE(job->cluster.task(role, index).Wait(30), -1) << job->Logs();
+    job->ExpectClock(role, index, offset_ns);
+  }
 }
 
 TEST(ClockTest, JobsGoOnWhileTheWallClockSteps) {
@@ -197,11 +226,15 @@ TEST(ClockTest, JobsGoOnWhileTheWallClockSteps) {
       }
       Step(jobs, name, step);
       ExpectProgress(jobs, by + " for " + (name.empty() ? "all" : name));
+      for (const auto& job : jobs) {
+        job->ExpectClock("chief", 0, name == "ps0" ? 0 : step);
+      }
     }
     Step(jobs, "", 0);
   }
+  Step(jobs, "", kHourNs);
   for (const auto& job : jobs) {
-    Stop(job.get());
+    Stop(job.get(), kHourNs);
     EXPECT_EQ(job->Logs().find("no heartbeat"), std::string::npos)
         << job->Logs();
   }
@@ -225,7 +258,8 @@ TEST(ClockTest, WhoWaitsForAnotherKeepsItsLeaseWhileTheWallClockSteps) {
     job.Start("worker", 1);
     job.ExpectProgress("after the step");
   }
-  Stop(&job);
+  Step(jobs, "", kHourNs);  // the last worker began without
+  Stop(&job, kHourNs);
   const std::string log = job.cluster.task("worker", 0).Log();
   EXPECT_EQ(log.find("the heartbeat ended"), std::string::npos) << log;
 }
