@@ -116,6 +116,11 @@ TEST(BadCheckpointTest, ADamagedOneIsRefusedByNameAndTheOlderTaken) {
       60);
   EXPECT_EQ(older.exit_code, 0) << older.output;
   EXPECT_EQ(older.summary["steps"], 300);
+  // The first worker has the chief.
+  const std::string log = ReadFile(dir + "/logs/worker-0.log");
+  EXPECT_NE(log.find("going back to ckpt-100, which loses 100 steps"),
+            std::string::npos)
+      << log;
 }
 
 TEST(BadClusterTest, APortInUseIsNamed) {
