@@ -53,6 +53,7 @@ WORKER = (
 mode, steps, out, pause = sys.argv[1:5]
 weir.init()
 model = net()
+print("joining", flush=True)
 optimizer = weir.DistributedOptimizer(
     torch.optim.Adam(model.parameters(), lr=0.01), model=model, mode=mode)
 first = optimizer.pushes
@@ -336,7 +337,9 @@ class ChiefTest(unittest.TestCase):
     def test_ctrl_c_ends_a_script_that_waits_for_its_chief(self):
         with Job(self.folder, workers=1) as job:
             worker = job.start_worker(0, "async", 1, self.out, 0)
-            time.sleep(3)
+            while "joining" not in worker.stdout.readline():
+                self.assertIsNone(worker.poll())
+            time.sleep(0.5)
             begin = time.monotonic()
             worker.send_signal(signal.SIGINT)
             output = worker.communicate(timeout=30)[0]
