@@ -387,6 +387,26 @@ class WeirScriptTest(unittest.TestCase):
         self.assertIn("getaddrinfo", (machine.root / log).read_text())
         self.assertLess(len(output.splitlines()), 84)
 
+    def test_a_stage_says_how_many_tests_were_skipped(self):
+        machine = self.machine()
+        for folder, line in (
+            ("cc", "[  SKIPPED ] 4 tests, listed below:"),
+            ("cc", "[  SKIPPED ] A.B (0 ms)"),
+            ("py", "OK (skipped=3)"),
+            ("none", "OK"),
+        ):
+            log = machine.root / "bazel-testlogs" / folder / "test.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("a") as file:
+                file.write(f"{line}\n")
+        status, output = machine.run("test")
+        self.assertEqual(status, 0, output)
+        for stage in ("integration tests, gcc -O2", "simulated worlds"):
+            self.assertRegex(
+                output, rf"(?m)^passed +0:0\d +{stage}; 7 tests skipped$"
+            )
+        self.assertRegex(output, r"(?m)^passed +0:0\d +format$")
+
     def test_the_first_failure_of_a_long_test_is_shown(self):
         machine = self.machine()
         test_log = machine.root / "test.log"
