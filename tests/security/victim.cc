@@ -89,16 +89,22 @@ Attacker Victim::Of(const std::string& name, PeerRole role, int index) const {
   return attacker;
 }
 
-PsStatus Victim::Status() const {
+absl::StatusOr<PsStatus> Victim::Status() const {
   PsStatus status;
-  (void)Of("", PeerRole::kAdmin, 0)
-      .Call("/weir.ParameterServer/GetStatus", GetStatusRequest(), &status);
+  const absl::Status called =
+      Of("", PeerRole::kAdmin, 0)
+          .Call("/weir.ParameterServer/GetStatus", GetStatusRequest(), &status);
+  if (!called.ok()) {
+    return called;
+  }
   return status;
 }
 
 bool Victim::Trains(uint64_t steps) {
   return WaitUntil(kWaitSeconds, [&] {
-    return !cluster_.checkpoints().empty() && Status().version_min() >= steps;
+    const auto status = Status();
+    return !cluster_.checkpoints().empty() && status.ok() &&
+           status->version_min() >= steps;
   });
 }
 
@@ -187,17 +193,27 @@ std::map<std::string, uint64_t> Victim::ConnectionsClosed() {
         line.dump().find("the connection was closed") == std::string::npos ? 0
                                                                            : 1;
   }
-  return {{"ps", Status().connections_closed()}, {"chief", by_chief}};
+  const auto status = Status();
+  EXPECT_TRUE(status.ok()) << status.status();
+  const uint64_t by_ps = status.ok() ? status->connections_closed() : 0;
+  return {{"ps", by_ps}, {"chief", by_chief}};
 }
 
 double Victim::StepsPerSecond(std::chrono::seconds time) {
   const auto begin = std::chrono::steady_clock::now();
-  const uint64_t before = Status().version_min();
+  const auto before = Status();
   std::this_thread::sleep_for(time);
-  const uint64_t after = Status().version_min();
+  const auto after = Status();
   const std::chrono::duration<double> took =
       std::chrono::steady_clock::now() - begin;
-  return static_cast<double>(after - before) / took.count();
+  if (!before.ok() || !after.ok()) {
+    ADD_FAILURE() << before.status() << ", " << after.status();
+    return 0;
+  }
+  EXPECT_GE(after->version_min(), before->version_min());
+  return (static_cast<double>(after->version_min()) -
+          static_cast<double>(before->version_min())) /
+         took.count();
 }
 
 void Victim::Signal(int signal) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/security/certificates.h"
 #include "tests/integration/hand_cluster.h"
 #include "tests/security/attacks.h"
@@ -57,7 +58,7 @@ class Victim {
   // How many connections each closed because there were too many; of the chief
   // those that its audit log has lines about, which are few of many.
   std::map<std::string, uint64_t> ConnectionsClosed();
-  // Over the next `time`.
+  // Over the next `time`. Expects that its ps answers.
   double StepsPerSecond(std::chrono::seconds time);
   // To all of its tasks.
   void Signal(int signal);
@@ -72,7 +73,7 @@ class Victim {
   TaskCertificate Issue(PeerRole role, int index) const;
   // A client of the job by its certificate, or anyone.
   Attacker Of(const std::string& name, PeerRole role, int index) const;
-  PsStatus Status() const;
+  absl::StatusOr<PsStatus> Status() const;
 
   const bool secured_;
   const CertificateAuthority authority_ = CertificateAuthority::Draw();
