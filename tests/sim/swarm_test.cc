@@ -42,6 +42,13 @@ TEST(SwarmTest, EveryWorldAddsUp) {
   const Ran ran =
       RunSim(std::string(kSim) + " --first 1000 --worlds 600 --minutes 10");
   EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_NE(ran.output.find("600 worlds, the last of seed 1599\n"),
+            std::string::npos)
+      << ran.output;
+  // Each kind of event and of fault came about.
+  for (const char* none : {" 0 ", "\n0 "}) {
+    EXPECT_EQ(ran.output.find(none), std::string::npos) << ran.output;
+  }
   std::printf("%s", ran.output.c_str());
 }
 
