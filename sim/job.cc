@@ -1,5 +1,6 @@
 #include "sim/job.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -24,8 +25,10 @@ constexpr int kRows = 64;  // samples of a job with a table
 constexpr float kBegin = 0.5f;
 // More than the order of sums changes, less than a contribution.
 constexpr double kPartOfContribution = 0.1;
-// One of each slot may be torn, and momentum carries it on.
+// One of each slot may be torn, and momentum carries it on. In a short job that
+// is still less than this part of all.
 constexpr double kTornContributions = 8;
+constexpr double kTornPart = 0.5;
 
 // All troubles and all waits for what is lost are far shorter.
 constexpr auto kWorldMax = std::chrono::hours(4);
@@ -117,7 +120,10 @@ std::string CompareLast(const JobPlan& plan, const std::vector<float>& values,
   }
   const double contributions =
       Norm(differ) / Norm(moved) * static_cast<double>(plan.steps);
-  const double most = plan.MayTear() ? kTornContributions : kPartOfContribution;
+  const double most =
+      plan.MayTear() ? std::min(kTornContributions,
+                                kTornPart * static_cast<double>(plan.steps))
+                     : kPartOfContribution;
   return contributions < most
              ? ""
              : absl::StrCat(
