@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "client/cc/parameters/parameter_client.h"
@@ -36,12 +37,15 @@ struct Outcome {
 };
 
 // Some steps in sync mode, dense and rows, over a way that flips a bit about
-// every so many bytes.
-Outcome Train(ChecksumChoice checksum, int64_t flip_every) {
+// every so many bytes. The ps is found by its port at `host`.
+Outcome Train(ChecksumChoice checksum, int64_t flip_every,
+              const std::string& host = "127.0.0.1") {
   LoopbackPs ps({.block_elements = kBlockElements,
                  .sync_contributions = 1,
                  .table_dim = kDim});
   ChaosProxy proxy(ps.address());
+  const std::string address =
+      host + proxy.address().substr(proxy.address().rfind(':'));
   const auto transport =
       MakeGrpcTransport({.own_connections = true, .checksum = checksum});
   std::vector<VariableSpec> variables(1);
@@ -53,14 +57,14 @@ Outcome Train(ChecksumChoice checksum, int64_t flip_every) {
   std::vector<float> gradients(run.parameters.size());
   ParameterClient::Options options;
   options.transport = transport.get();
-  options.addresses = {proxy.address()};
+  options.addresses = {address};
   options.layout = &layout;
   options.parameters = run.parameters.data();
   options.gradients = gradients.data();
   const auto client = ParameterClient::Create(std::move(options)).value();
   TableClient::Options of_tables;
   of_tables.transport = transport.get();
-  of_tables.addresses = {proxy.address()};
+  of_tables.addresses = {address};
   of_tables.tables = {ps.MakeDeclaration().table(0)};
   const auto tables = TableClient::Create(std::move(of_tables)).value();
   std::vector<uint64_t> ids((1 << 20) / (4 * kDim));
@@ -122,6 +126,21 @@ TEST(DamageTest, WithoutChecksumsDamageIsTakenForData) {
   EXPECT_GE(damaged.flipped, 2);
   EXPECT_TRUE(damaged.parameters != undisturbed.parameters ||
               damaged.rows != undisturbed.rows);
+}
+
+// 0.0.0.0 leads to this host too, but is no address of it: to a client it is
+// another one.
+TEST(DamageTest, ByDefaultWhatOtherHostsSendIsCheckedAlone) {
+  const Outcome undisturbed = Train(ChecksumChoice::kOff, 0);
+  const Outcome other = Train(ChecksumChoice::kAuto, 3 << 20, "0.0.0.0");
+  ASSERT_TRUE(other.status.ok()) << other.status;
+  EXPECT_GE(other.flipped, 2);
+  EXPECT_EQ(other.parameters, undisturbed.parameters);
+  EXPECT_EQ(other.rows, undisturbed.rows);
+  const Outcome same = Train(ChecksumChoice::kAuto, 3 << 20);
+  ASSERT_TRUE(same.status.ok()) << same.status;
+  EXPECT_TRUE(same.parameters != undisturbed.parameters ||
+              same.rows != undisturbed.rows);
 }
 
 TEST(DamageTest, AWayThatDamagesEverythingIsGivenUpByName) {
