@@ -102,25 +102,61 @@ TEST(SwarmTest, AWorldIsTheSameInEveryProcess) {
   EXPECT_EQ(Hash(narrow), Hash(here)) << narrow.output << here.output;
 }
 
-class PlantedTest : public testing::TestWithParam<const char*> {};
+struct Plant {
+  std::string name;   // common/base/plant.h
+  int first;          // a seed whose world shows it, when this was written
+  std::string words;  // of the check that has to find it
+};
+
+class PlantedTest : public testing::TestWithParam<Plant> {};
 
 // In the same worlds each time: seeds that are drawn anew, as when the plants
-// were measured (docs/simulation.md), might miss a defect by chance.
-TEST_P(PlantedTest, IsFound) {
-  const Ran ran = RunSim(std::string("WEIR_PLANT=") + GetParam() + " " + kSim +
-                         " --first 1 --worlds 4000 --minutes 10");
-  EXPECT_EQ(ran.exit_code, 1) << "no world shows it";
-  EXPECT_NE(ran.output.find("BROKEN: "), std::string::npos) << ran.output;
+// were measured (docs/simulation.md), might miss a defect by chance. When other
+// changes have made other worlds of the seeds the search takes longer.
+TEST_P(PlantedTest, IsFoundByItsCheck) {
+  const Plant& plant = GetParam();
+  const Ran ran =
+      RunSim("WEIR_PLANT=" + plant.name + " " + kSim + " --first " +
+             std::to_string(plant.first) + " --worlds 4000 --minutes 10");
+  ASSERT_EQ(ran.exit_code, 1) << "no world shows it";
+  // In the world as the seed draws it; with fewer faults another check may be
+  // the first.
+  const size_t broken = ran.output.find("BROKEN: ");
+  ASSERT_NE(broken, std::string::npos) << ran.output;
+  const std::string what =
+      ran.output.substr(broken, ran.output.find('\n', broken) - broken);
+  EXPECT_NE(what.find(plant.words), std::string::npos) << ran.output;
   std::printf("%s", ran.output.c_str());
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Plants, PlantedTest,
-    testing::Values("checkpoint.drops_bases", "client.silent_receipt",
-                    "exchange.sends_once", "flow.writes_once",
-                    "order.counts_again", "order.early_unmarked",
-                    "resume.sorts_by_text", "rows.applies_again",
-                    "rows.increments_chain", "snapshot.takes_newer"));
+    testing::Values(  // Those of HealthChecks: I1, I2, I3, I4, I5, I6.
+        Plant{"end.forgets_latecomers", 74, " s without trouble"},
+        Plant{"chief.fenced_ends_job", 368,
+              "was replaced, and no process has its place"},
+        Plant{"end.forgets_latecomers", 198,
+              "started when the job was done, and ended with 138"},
+        Plant{"worker.keeps_hold", 1466, "has pushed nothing for"},
+        Plant{"ps.leaves_at_once", 174, "a stop has saved"},
+        Plant{"stop.version_ahead", 654, "a stop has saved"},
+        Plant{"roster.replaced_comes_back", 9104, "and was granted"},
+        // The others.
+        Plant{"checkpoint.drops_bases", 8, "is no checkpoint"},
+        Plant{"client.silent_receipt", 1, "a slot has not ended"},
+        Plant{"exchange.sends_once", 5, "unreachable for 10 s"},
+        Plant{"flow.writes_once", 1, "unreachable for 10 s"},
+        Plant{"order.counts_again", 5, " and not "},
+        Plant{"order.early_unmarked", 13, "expected sequence number 0"},
+        Plant{"resume.sorts_by_text", 30, "a chief restores ckpt-"},
+        Plant{"rows.applies_again", 23, " and not "},
+        Plant{"rows.increments_chain", 8, "has not the values of"},
+        Plant{"snapshot.takes_newer", 1048, "has not the values of"}),
+    [](const auto& info) {
+      std::string name = info.param.name;
+      std::replace(name.begin(), name.end(), '.', '_');
+      return name + "_" + std::to_string(info.param.first);
+    });
 
 }  // namespace
 }  // namespace weir::sim
