@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -34,6 +35,13 @@ absl::StatusOr<char*> MapFd(int fd, size_t bytes, int protection) {
 
 absl::StatusOr<std::shared_ptr<SharedMemory>> SharedMemory::Create(
     size_t bytes) {
+  // Beyond this limit ftruncate ends the process (SIGXFSZ).
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    return absl::UnavailableError(
+        absl::StrCat("no shared memory of ", bytes, " bytes: a file of this ",
+                     "process has at most ", limit.rlim_cur, " (ulimit -f)"));
+  }
   // I1: sealed before anybody else gets the descriptor, and F_SEAL_SEAL keeps
   // the seals as they are.
   FileDescriptor fd(memfd_create("weir", MFD_CLOEXEC | MFD_ALLOW_SEALING));

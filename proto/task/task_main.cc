@@ -119,6 +119,9 @@ int internal::TaskMain(int argc, char** argv, TaskRole role,
   if (role != TaskRole::kChief) {
     SetMallocForBulk();
   }
+  // A write beyond `ulimit -f` then fails as on a full disk (EFBIG), which the
+  // task can say and live with.
+  signal(SIGXFSZ, SIG_IGN);
   SetUpTls();
   RaiseDescriptorLimit();
   LogGrpcAsDebug();

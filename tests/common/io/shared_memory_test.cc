@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace weir {
@@ -42,6 +45,21 @@ TEST(SharedMemoryTest, CannotShrinkUnderAReader) {
   const auto made = SharedMemory::Create(8192);
   ASSERT_TRUE(made.ok()) << made.status();
   EXPECT_NE(ftruncate((*made)->fd(), 4096), 0);
+}
+
+// In a process of its own: above the limit the kernel would end it (SIGXFSZ).
+TEST(SharedMemoryDeathTest, SaysThatItMayHaveNoFileOfThatSize) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  const auto create_two = [] {
+    const rlimit limit = {kMiB, kMiB};
+    const bool limited =
+        setrlimit(RLIMIT_FSIZE, &limit) == 0 && SharedMemory::Create(kMiB).ok();
+    const absl::Status status = SharedMemory::Create(2 * kMiB).status();
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    std::exit(limited && absl::IsUnavailable(status) ? 0 : 1);
+  };
+  EXPECT_EXIT(create_two(), testing::ExitedWithCode(0),
+              "at most 1048576 \\(ulimit -f\\)");
 }
 
 // To read such memory would end the process if no huge page is free.

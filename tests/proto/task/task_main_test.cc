@@ -13,7 +13,10 @@
 #include <vector>
 
 #include "common/base/logging.h"
+#include "common/base/status.h"
+#include "common/io/files.h"
 #include "gtest/gtest.h"
+#include "tests/common/temp_dir.h"
 
 namespace weir {
 namespace {
@@ -113,6 +116,18 @@ TEST_F(TaskMainDeathTest, ASecuredTaskLeavesNoCoreAndShowsNoMemory) {
                    }),
               ExitedWithCode(0), "done");
   ::unsetenv("WEIR_SECRET");
+}
+
+TEST_F(TaskMainDeathTest, AWriteBeyondTheLimitOfFilesFails) {
+  const auto writes = [](const int&, const Task&) -> absl::Status {
+    const rlimit limit = {1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    WEIR_ASSIGN_OR_RETURN(const auto file,
+                          Files::Real()->Create(MakeTempDir() + "/large"));
+    const std::string bytes(2 << 20, 'x');
+    return file->Append(bytes.data(), bytes.size());
+  };
+  EXPECT_EXIT(Main(kCluster, writes), ExitedWithCode(138), "File too large");
 }
 
 TEST_F(TaskMainDeathTest, AFailpointThatIsMisspeltIsWrongUsage) {
