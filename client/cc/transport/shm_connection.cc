@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/clock.h"
+#include "common/base/exhausted.h"
 #include "common/base/limits.h"
 #include "common/base/logging.h"
 #include "common/base/mutex.h"
@@ -282,15 +283,19 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::Open(
   WEIR_ASSIGN_OR_RETURN(auto arena,
                         SharedMemory::Map(std::move(fd), answer.bytes,
                                           SharedMemory::Access::kRead));
-  return std::unique_ptr<ShmConnection>(new ShmConnection(
-      address, std::make_shared<State>(std::move(socket), std::move(channel),
-                                       std::move(arena), std::move(buffers))));
+  auto state = std::make_shared<State>(std::move(socket), std::move(channel),
+                                       std::move(arena), std::move(buffers));
+  WEIR_ASSIGN_OR_RETURN(Thread listener,
+                        StartThread([raw = state.get()] { raw->Listen(); }));
+  return std::unique_ptr<ShmConnection>(
+      new ShmConnection(address, std::move(state), std::move(listener)));
 }
 
-ShmConnection::ShmConnection(std::string address, std::shared_ptr<State> state)
+ShmConnection::ShmConnection(std::string address, std::shared_ptr<State> state,
+                             Thread listener)
     : address_(std::move(address)),
       state_(std::move(state)),
-      listener_([raw = state_.get()] { raw->Listen(); }) {}
+      listener_(std::move(listener)) {}
 
 ShmConnection::~ShmConnection() {
   state_->Cancel();

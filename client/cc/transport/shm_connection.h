@@ -63,7 +63,8 @@ class ShmConnection {
  private:
   class State;
 
-  ShmConnection(std::string address, std::shared_ptr<State> state);
+  ShmConnection(std::string address, std::shared_ptr<State> state,
+                Thread listener);
   absl::Status Named(const absl::Status& status) const;
   absl::Status End(const absl::Status& status);
   absl::Status Ended();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -19,6 +20,8 @@
 #include "common/io/shared_memory.h"
 #include "common/io/unix_socket.h"
 #include "proto/wire/shm_message.h"
+#include "tests/support/no_threads.h"
+#include "tests/support/wait_until.h"
 
 namespace weir {
 namespace {
@@ -120,6 +123,26 @@ TEST(ShmConnectionTest, NobodyListens) {
 TEST(ShmConnectionTest, APsOfAnotherVersionIsNotUsed) {
   Pair pair(/*magic=*/kShmMagic + 1);
   EXPECT_TRUE(absl::IsUnavailable(pair.status)) << pair.status;
+}
+
+TEST(ShmConnectionTest, WithoutAThreadThereIsNoConnection) {
+  UnixSocket listener = *UnixSocket::Listen(Name());
+  std::atomic<bool> runs{false};
+  std::unique_ptr<FakePs> ps;
+  std::thread server([&] {
+    runs = true;
+    ps = std::make_unique<FakePs>(&listener, kShmMagic);
+  });
+  ASSERT_TRUE(WaitUntil([&] { return runs.load(); }));
+  absl::Status status;
+  {
+    const NoThreads none;
+    status = ShmConnection::Open(Name(), Ticket(), "host:1",
+                                 std::make_shared<SharedBuffers>())
+                 .status();
+  }
+  server.join();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
 }
 
 TEST(ShmConnectionTest, ASmallPayloadGoesInlineAndIsFreeAtOnce) {
