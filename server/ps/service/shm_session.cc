@@ -207,17 +207,11 @@ absl::Status ShmSession::TakeMessage(const std::string& message) {
   if (ended()) {
     return absl::OkStatus();
   }
-  size_t unread = 0;
-  {
-    MutexLock lock(&mutex_);
-    unread = pending_.size();
-  }
-  // The client keeps within both bounds by itself. One that does not would make
-  // this process keep any number of answers.
-  if (requests_ - answered_ > kShmUnansweredMax || unread > kShmUnansweredMax) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("more than ", kShmUnansweredMax,
-                     " requests without an answer, or answers unread"));
+  // The client keeps within the bound by itself. One that does not, or reads no
+  // answers, would make this process keep any number of them.
+  if (requests_ - answered_ > kShmUnansweredMax) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "more than ", kShmUnansweredMax, " requests without an answer"));
   }
   if (head.chunk.region != 0) {
     if (head.chunk.bytes > kShmLongChunkBytes) {
@@ -333,13 +327,8 @@ void ShmSession::Write(Answer&& answer, bool /*last*/) {
     pending.head.pin = next_pin_++;
     pins_[pending.head.pin] = {std::move(answer.values), answer.question};
   }
-  // An inline payload has left with its message; a pinned payload counts as
-  // written when the client releases it.
-  const bool pinned = pending.head.pin != 0;
+  pending.question = std::move(answer.question);
   Enqueue(std::move(pending));
-  if (!pinned) {
-    OnWritten(answer.question, true);
-  }
 }
 
 void ShmSession::Finish(const absl::Status& status) {
@@ -359,26 +348,38 @@ void ShmSession::Enqueue(Pending pending) {
 }
 
 bool ShmSession::Flush() {
-  MutexLock lock(&mutex_);
   bool wrote = false;
-  while (!pending_.empty() && !closed_) {
-    Pending& next = pending_.front();
-    // Set as late as possible: each answer brings the newest counts.
-    next.head.taken = taken_;
-    next.head.answered = answered_;
-    const absl::StatusOr<bool> written =
-        WriteShm(channel_.get(), next.head, next.chunk, next.inline_payload);
-    if (!written.ok()) {
-      LOG_ERROR("shared memory: {}", written.status().ToString());
-      closed_ = true;
-      break;
+  std::vector<std::shared_ptr<Question>> written;
+  {
+    MutexLock lock(&mutex_);
+    while (!pending_.empty() && !closed_) {
+      Pending& next = pending_.front();
+      // Set as late as possible: each answer brings the newest counts.
+      next.head.taken = taken_;
+      next.head.answered = answered_;
+      const absl::StatusOr<bool> fits =
+          WriteShm(channel_.get(), next.head, next.chunk, next.inline_payload);
+      if (!fits.ok()) {
+        LOG_ERROR("shared memory: {}", fits.status().ToString());
+        closed_ = true;
+        break;
+      }
+      // The ring is full. The client rings when it has read, and Serve goes on.
+      if (!*fits) {
+        break;
+      }
+      wrote = true;
+      // A pinned answer counts as written when the client releases it, and
+      // nobody waits for the end.
+      if (next.head.pin == 0 && next.head.kind != ShmAnswer::kEnd) {
+        written.push_back(std::move(next.question));
+      }
+      pending_.pop_front();
     }
-    // The ring is full. The client rings when it has read, and Serve goes on.
-    if (!*written) {
-      break;
-    }
-    wrote = true;
-    pending_.pop_front();
+  }
+  // Not before the ring has them: they would all be asked for, and wait here.
+  for (const std::shared_ptr<Question>& question : written) {
+    OnWritten(question, true);
   }
   return wrote;
 }

@@ -39,8 +39,9 @@ namespace weir {
 
 class ShmSession : public AnswerFlow {
  public:
-  // Answers that a client may hold pinned: as many as gRPC would have on its
-  // way, so that as few pushes have to copy a block.
+  // Answers that a client may hold pinned, or leave without room in the ring:
+  // as many as gRPC would have on its way, so that as few pushes have to copy a
+  // block.
   static constexpr size_t kPinnedMax = 8;
 
   // `opening_wait` is how long the client may take to say who it is, by one of
@@ -62,6 +63,7 @@ class ShmSession : public AnswerFlow {
     ShmAnswer head;
     std::string chunk;
     std::string inline_payload;
+    std::shared_ptr<Question> question;
   };
 
   absl::Status OpenAndServe();
@@ -83,8 +85,9 @@ class ShmSession : public AnswerFlow {
   void OnTaken() override { taken_ = requests_; }
   void OnAnswered() override { ++answered_; }
   void Enqueue(Pending pending);
-  // Writes as many answers as the ring has room for; false when none was
-  // written. The client's bell makes Serve call it again.
+  // Writes as many answers as the ring has room for, and reports those that are
+  // not pinned as written; false when none was written. The client's bell makes
+  // Serve call it again.
   bool Flush();
 
   SharedArena* const arena_;

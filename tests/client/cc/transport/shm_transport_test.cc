@@ -23,6 +23,7 @@
 #include "proto/wire/shm_message.h"
 #include "tests/support/loopback_ps.h"
 #include "tests/support/shm_stranger.h"
+#include "tests/support/wait_until.h"
 
 namespace weir {
 namespace {
@@ -192,6 +193,35 @@ TEST(ShmTransportTest, APullOfManyBlocksPinsFewAtATime) {
     EXPECT_EQ(header.block(), static_cast<uint32_t>(block));
     EXPECT_EQ(payload.bytes(), ps.elements(block) * sizeof(float));
   }
+}
+
+// Two requests of 2 MiB, as a client sends them, for blocks that go inline.
+TEST(ShmTransportTest, APullOfManySmallBlocksKeepsItsSession) {
+  constexpr uint32_t kBlocksARequest = 2048;
+  LoopbackPs ps({.block_elements = 256,
+                 .block_count = 2 * kBlocksARequest,
+                 .shared_memory = true});
+  const auto stream = ps.data->OpenPushPull();
+  GradientChunk ask;
+  *ask.mutable_sender() = ps.SenderOf(0);
+  *ask.mutable_want() = Latest();
+  ask.set_block_count(kBlocksARequest);
+  ASSERT_TRUE(stream->Send(ask, {}, nullptr).ok());
+  ask.set_block(kBlocksARequest);
+  ASSERT_TRUE(stream->Send(ask, {}, nullptr).ok());
+  // The ps takes this behind them, although nobody has read an answer yet.
+  const std::vector<float> ones(256, 1.0f);
+  ASSERT_TRUE(stream->Send(ps.Chunk(0, 0, 0), BytesOf(ones), nullptr).ok());
+  EXPECT_TRUE(WaitUntil([&] { return ps.Values(0)[0] == -1.0f; }));
+  size_t bytes = 0;
+  for (uint32_t answer = 0; answer < 2 * kBlocksARequest + 1; ++answer) {
+    ValueChunk header;
+    Payload payload;
+    const absl::Status status = stream->Receive(&header, &payload);
+    ASSERT_TRUE(status.ok()) << answer << ": " << status;
+    bytes += payload.bytes();
+  }
+  EXPECT_EQ(bytes, (256 * 2 * kBlocksARequest - 16) * sizeof(float));
 }
 
 TEST(ShmTransportTest, SixteenBitValuesComeThroughToo) {
