@@ -93,7 +93,9 @@ inline constexpr size_t kCallerNamesMax = 256;
 // ---------------------------------------------------------- shared memory
 
 // Clients of a ps through shared memory at once; a further one is turned away
-// and takes gRPC. A worker has up to three, and each costs two threads.
+// and takes gRPC. Each costs two threads. A worker has one for every four
+// processors, at most eight, or as many as --channels_per_peer says, and two
+// more with tables. So 25 of them on a host of 32 processors fill the places.
 inline constexpr size_t kShmSessionsMax = 256;
 
 // How long a client may take to send its opening. It costs a thread until then;

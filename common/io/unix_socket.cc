@@ -27,7 +27,8 @@ absl::Status Error(const std::string& what) {
 absl::StatusOr<FileDescriptor> NewSocket() {
   FileDescriptor fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!fd.valid()) {
-    return Error("no Unix socket");
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no Unix socket: ", std::generic_category().message(errno)));
   }
   return fd;
 }

@@ -10,9 +10,11 @@
 //         connecting to it proves that the other end is on this host.
 //
 // Threads: one may Send while another Receives; Shutdown by any.
-// Errors: UNAVAILABLE        nobody listens, or the other end is gone.
-//         PERMISSION_DENIED  the other end belongs to another user.
-//         INVALID_ARGUMENT   a record of another length, a name over 107 bytes.
+// Errors: UNAVAILABLE         nobody listens, or the other end is gone.
+//         RESOURCE_EXHAUSTED  this process has no descriptor for a socket.
+//         PERMISSION_DENIED   the other end belongs to another user.
+//         INVALID_ARGUMENT    a record of another length, a name over 107
+//                             bytes.
 #ifndef COMMON_IO_UNIX_SOCKET_H_
 #define COMMON_IO_UNIX_SOCKET_H_
 

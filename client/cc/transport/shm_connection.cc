@@ -32,6 +32,11 @@ constexpr std::chrono::seconds kLetGoWait{2};
 // cost.
 constexpr std::chrono::milliseconds kBellWait{1000};
 
+absl::Status TurnedAway(const std::string& shm_name) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "@", shm_name, " turned this client away; perhaps it has too many"));
+}
+
 }  // namespace
 
 // The part that the connection shares with the payloads that it gave out: they
@@ -268,20 +273,26 @@ absl::StatusOr<std::unique_ptr<ShmConnection>> ShmConnection::Open(
   WEIR_ASSIGN_OR_RETURN(auto channel,
                         SharedMemory::Create(SharedChannel::kMemoryBytes));
   opening.bytes = channel->bytes();
-  WEIR_RETURN_IF_ERROR(socket.Send(RecordBytes(&opening), channel->fd()));
+  // Somebody listens, so an end that comes in place of an answer may pass.
+  if (!socket.Send(RecordBytes(&opening), channel->fd()).ok()) {
+    return TurnedAway(shm_name);
+  }
   // A ps that is stopped, or hangs, must not hold up the fall-back to gRPC.
   if (!socket.WaitReadable(kOpeningWait)) {
     return absl::DeadlineExceededError(
         absl::StrCat("@", shm_name, " says nothing"));
   }
   ShmOpening answer;
-  WEIR_ASSIGN_OR_RETURN(FileDescriptor fd,
-                        socket.Receive(RecordBytes(&answer)));
+  absl::StatusOr<FileDescriptor> fd = socket.Receive(RecordBytes(&answer));
+  if (absl::IsUnavailable(fd.status())) {
+    return TurnedAway(shm_name);
+  }
+  WEIR_RETURN_IF_ERROR(fd.status());
   if (answer.magic != kShmMagic) {
     return absl::UnavailableError("a ps of another version of Weir");
   }
   WEIR_ASSIGN_OR_RETURN(auto arena,
-                        SharedMemory::Map(std::move(fd), answer.bytes,
+                        SharedMemory::Map(*std::move(fd), answer.bytes,
                                           SharedMemory::Access::kRead));
   auto state = std::make_shared<State>(std::move(socket), std::move(channel),
                                        std::move(arena), std::move(buffers));

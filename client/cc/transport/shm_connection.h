@@ -43,8 +43,11 @@ class ShmConnection {
   };
 
   // Connects to the ps at `shm_name` with the ticket of the same HelloReply;
-  // `address` is for messages. UNAVAILABLE if
-  // the ps is on another host, PERMISSION_DENIED if it belongs to another user.
+  // `address` is for messages. UNAVAILABLE if the ps is on another host or this
+  // process gets no shared memory, PERMISSION_DENIED if the ps belongs to
+  // another user. After any other code a later call may succeed:
+  // RESOURCE_EXHAUSTED if the ps or this process has no session, thread or
+  // descriptor to spare, DEADLINE_EXCEEDED if the ps does not answer.
   static absl::StatusOr<std::unique_ptr<ShmConnection>> Open(
       const std::string& shm_name, const std::string& ticket,
       const std::string& address, std::shared_ptr<SharedBuffers> buffers);

@@ -62,16 +62,19 @@ class ShmLink : public DataLink {
     // one uses again: an update every step must not open one each time.
     MutexLock lock(&update_mutex_);
     if (updates_ == nullptr && !updates_take_other_) {
-      absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
+      const absl::StatusOr<HelloReply> hello = other_->Hello(kHelloTimeout);
+      absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared(hello);
       if (shared.ok()) {
         updates_ = *std::move(shared);
       } else if (!fall_back_) {
         return shared.status();
       } else {
-        // These two last: another host or user, or an older ps. After any other
-        // error (a ps that was busy) the next update asks again.
-        updates_take_other_ = absl::IsUnavailable(shared.status()) ||
-                              absl::IsPermissionDenied(shared.status());
+        // These last: a ps on another host, of another user, or without shared
+        // memory. After any other error (a ps that was busy, or had no session
+        // to spare) the next update asks again.
+        updates_take_other_ =
+            hello.ok() && (absl::IsUnavailable(shared.status()) ||
+                           absl::IsPermissionDenied(shared.status()));
       }
     }
     if (updates_ == nullptr) {
@@ -95,8 +98,9 @@ class ShmLink : public DataLink {
     if (wanted > 0 || best == 1) {
       return std::max(wanted, 1);
     }
-    return !fall_back_ || OpenShared().ok() ? best
-                                            : other_->UsefulStreams(wanted);
+    return !fall_back_ || OpenShared(other_->Hello(kHelloTimeout)).ok()
+               ? best
+               : other_->UsefulStreams(wanted);
   }
 
  private:
@@ -106,7 +110,8 @@ class ShmLink : public DataLink {
       std::unique_ptr<DataStream<Request, Answer>> (*make)(
           std::unique_ptr<ShmConnection>),
       std::unique_ptr<DataStream<Request, Answer>> (DataLink::*open_other)()) {
-    absl::StatusOr<std::unique_ptr<ShmConnection>> shared = OpenShared();
+    absl::StatusOr<std::unique_ptr<ShmConnection>> shared =
+        OpenShared(other_->Hello(kHelloTimeout));
     if (shared.ok()) {
       return make(*std::move(shared));
     }
@@ -116,20 +121,23 @@ class ShmLink : public DataLink {
     return std::make_unique<BrokenStream<Request, Answer>>(shared.status());
   }
 
-  absl::StatusOr<std::unique_ptr<ShmConnection>> OpenShared() {
-    absl::StatusOr<std::unique_ptr<ShmConnection>> shared = TryOpenShared();
+  absl::StatusOr<std::unique_ptr<ShmConnection>> OpenShared(
+      const absl::StatusOr<HelloReply>& hello) {
+    absl::StatusOr<std::unique_ptr<ShmConnection>> shared =
+        TryOpenShared(hello);
     const std::string how =
         shared.ok() ? "through shared memory" : shared.status().ToString();
     LOG_DEBUG("ps {}: {}", address_, how);
     return shared;
   }
-  absl::StatusOr<std::unique_ptr<ShmConnection>> TryOpenShared() {
-    WEIR_ASSIGN_OR_RETURN(const HelloReply hello, other_->Hello(kHelloTimeout));
-    if (hello.shm_name().empty()) {
+  absl::StatusOr<std::unique_ptr<ShmConnection>> TryOpenShared(
+      const absl::StatusOr<HelloReply>& hello) {
+    WEIR_RETURN_IF_ERROR(hello.status());
+    if (hello->shm_name().empty()) {
       return absl::UnavailableError(
           absl::StrCat("ps ", address_, ": offers no shared memory"));
     }
-    return ShmConnection::Open(hello.shm_name(), hello.shm_ticket(), address_,
+    return ShmConnection::Open(hello->shm_name(), hello->shm_ticket(), address_,
                                buffers_);
   }
 

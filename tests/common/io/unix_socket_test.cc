@@ -1,6 +1,7 @@
 #include "common/io/unix_socket.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -68,6 +69,16 @@ TEST(UnixSocketTest, ANameThatIsTooLongIsRefusedAndNotCut) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(UnixSocket::Listen(longest + "n").status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(UnixSocketTest, WithoutADescriptorThereIsNoSocket) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status status = UnixSocket::Connect(NewName()).status();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
 }
 
 TEST(UnixSocketTest, ARecordOfAnotherLengthIsRefused) {

@@ -125,6 +125,15 @@ TEST(ShmConnectionTest, APsOfAnotherVersionIsNotUsed) {
   EXPECT_TRUE(absl::IsUnavailable(pair.status)) << pair.status;
 }
 
+TEST(ShmConnectionTest, APsWithoutASessionToSpareIsAskedAgain) {
+  UnixSocket listener = *UnixSocket::Listen(Name());
+  std::thread server([&] { EXPECT_TRUE(listener.Accept().ok()); });
+  const auto opened = ShmConnection::Open(Name(), Ticket(), "host:1",
+                                          std::make_shared<SharedBuffers>());
+  server.join();
+  EXPECT_TRUE(absl::IsResourceExhausted(opened.status())) << opened.status();
+}
+
 TEST(ShmConnectionTest, WithoutAThreadThereIsNoConnection) {
   UnixSocket listener = *UnixSocket::Listen(Name());
   std::atomic<bool> runs{false};

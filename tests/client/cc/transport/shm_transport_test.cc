@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <deque>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -261,6 +263,52 @@ TEST(ShmTransportTest, AutoTakesGrpcWhereNoneIsOfferedAndShmSaysWhy) {
               std::string::npos);
     EXPECT_EQ(stream->Receive(&header, &payload), sent);
   }
+}
+
+// Pieces of memory that this process, client and ps in one, has mapped to share
+// them.
+size_t SharedPieces() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    count += line.find("memfd:weir") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(ShmTransportTest, UpdatesOfRowsAskAgainWhereThePsHadNoSessionToSpare) {
+  LoopbackPs::Options options = Large();
+  options.table_dim = 16;
+  LoopbackPs ps(options);
+  const auto transport =
+      MakeShmTransport(MakeGrpcTransport(), /*fall_back=*/true);
+  const auto link = transport->ConnectData(ps.address());
+  uint64_t sequence = 0;
+  const auto update = [&] {
+    int sent = 0;
+    return link
+        ->PushRows(kTimeout,
+                   [&](PushRowsChunk* chunk, std::span<const char>*) {
+                     *chunk->mutable_sender() = ps.SenderOf(0);
+                     chunk->mutable_push()->set_sequence(sequence);
+                     chunk->set_last(true);
+                     return sent++ == 0;
+                   })
+        .status();
+  };
+  const std::string name = ShmName(ps);
+  std::deque<UnixSocket> others;
+  for (size_t i = 0; i < kShmSessionsMax; ++i) {
+    others.push_back(*UnixSocket::Connect(name));
+  }
+  const size_t pieces = SharedPieces();
+  EXPECT_EQ(update(), absl::OkStatus());
+  EXPECT_EQ(SharedPieces(), pieces);
+  others.clear();
+  EXPECT_TRUE(WaitUntil([&] {
+    ++sequence;
+    return update().ok() && SharedPieces() > pieces;
+  }));
 }
 
 TEST(ShmTransportTest, ChoicesAreNamed) {
