@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "common/base/exhausted.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "pugixml.hpp"
@@ -89,34 +90,57 @@ std::optional<std::string> ProcessEnvironment(const std::string& name) {
   return std::string(value);
 }
 
+bool CredentialSource::LastFor(std::chrono::nanoseconds time) const {
+  return fetched_.has_value() &&
+         (!fetched_->ends_wall_ns.has_value() ||
+          options_.clock->WallNowNs() + time.count() < *fetched_->ends_wall_ns);
+}
+
 absl::StatusOr<AwsCredentials> CredentialSource::Get() {
-  MutexLock lock(&mutex_);
-  const int64_t now_ns = options_.clock->WallNowNs();
-  const int64_t early_ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(kEarly).count();
-  if (fetched_.has_value() && (!fetched_->ends_wall_ns.has_value() ||
-                               now_ns + early_ns < *fetched_->ends_wall_ns)) {
-    return fetched_->keys;
+  using std::chrono::nanoseconds;
+  bool had_keys = false;
+  {
+    MutexLock lock(&mutex_);
+    while (fetching_ && !LastFor(nanoseconds(0))) {
+      changed_.Wait(&mutex_);
+    }
+    const bool may_wait =
+        fetching_ || options_.clock->NowNs() < next_fetch_ns_;  // I2
+    if (LastFor(kEarly) || (may_wait && LastFor(nanoseconds(0)))) {
+      return fetched_->keys;
+    }
+    fetching_ = true;
+    had_keys = fetched_.has_value();
   }
-  absl::StatusOr<Fetched> fetched = Fetch();
+  // Not under the lock: a source that does not answer takes many seconds.
+  absl::StatusOr<Fetched> fetched =
+      OrExhausted([&] { return Fetch(had_keys); });
+  MutexLock lock(&mutex_);
+  fetching_ = false;
+  changed_.NotifyAll();
+  next_fetch_ns_ = options_.clock->NowNs() + nanoseconds(kPause).count();
   if (fetched.ok()) {
     fetched_ = *std::move(fetched);
-  } else if (!fetched_.has_value() || now_ns >= *fetched_->ends_wall_ns) {
+  } else if (!LastFor(nanoseconds(0))) {
     return fetched.status();
   }  // else I2
   return fetched_->keys;
 }
 
-absl::StatusOr<CredentialSource::Fetched> CredentialSource::Fetch() const {
+absl::StatusOr<CredentialSource::Fetched> CredentialSource::Fetch(
+    bool had_keys) const {
   using Try = Source (CredentialSource::*)() const;
   for (const Try from :
        {&CredentialSource::FromEnvironment, &CredentialSource::FromWebIdentity,
-        &CredentialSource::FromSharedFile, &CredentialSource::FromContainer,
-        &CredentialSource::FromMachine}) {
+        &CredentialSource::FromSharedFile, &CredentialSource::FromContainer}) {
     WEIR_ASSIGN_OR_RETURN(std::optional<Fetched> found, (this->*from)());
     if (found.has_value()) {
       return *std::move(found);
     }
+  }
+  WEIR_ASSIGN_OR_RETURN(std::optional<Fetched> found, FromMachine(had_keys));
+  if (found.has_value()) {
+    return *std::move(found);
   }
   return absl::UnauthenticatedError(
       "there are no keys for the object store: set AWS_ACCESS_KEY_ID and "
@@ -262,7 +286,7 @@ CredentialSource::Source CredentialSource::FromContainer() const {
   return std::optional<Fetched>(std::move(found));
 }
 
-CredentialSource::Source CredentialSource::FromMachine() const {
+CredentialSource::Source CredentialSource::FromMachine(bool had_keys) const {
   if (absl::EqualsIgnoreCase(Variable("AWS_EC2_METADATA_DISABLED"), "true")) {
     return std::optional<Fetched>();
   }
@@ -281,7 +305,7 @@ CredentialSource::Source CredentialSource::FromMachine() const {
   if (!token.ok() || token->status != 200) {
     // No source before this one has keys. So those that have ended were its
     // own, and it is there.
-    const bool known = fetched_.has_value() || !endpoint.empty();
+    const bool known = had_keys || !endpoint.empty();
     if (known && !token.ok()) {
       return Annotate(token.status(), kMachineName);
     }

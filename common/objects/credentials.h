@@ -15,8 +15,9 @@
 //
 // Invariants
 //   I1. No key, token or secret is in a message.
-//   I2. Keys that end are fetched anew kEarly before that. While that fails,
-//       the old ones are used to their end.
+//   I2. Keys that end are fetched anew kEarly before that, by one caller at a
+//       time, and every kPause at most. Meanwhile, and while that fails, the
+//       old ones are used to their end.
 // Threads: safe.
 // Errors: UNAUTHENTICATED   there are no keys; the message says where they were
 //                           looked for. Or a source refuses to give them.
@@ -52,6 +53,8 @@ std::optional<std::string> ProcessEnvironment(const std::string& name);
 class CredentialSource {
  public:
   static constexpr std::chrono::minutes kEarly{5};
+  // Between two tries to get others in place of keys that are still good.
+  static constexpr std::chrono::seconds kPause{30};
 
   struct Options {
     Environment environment = ProcessEnvironment;
@@ -72,13 +75,17 @@ class CredentialSource {
   };
   using Source = absl::StatusOr<std::optional<Fetched>>;
 
+  // Whether there are keys that are good for so long.
+  bool LastFor(std::chrono::nanoseconds time) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // `had_keys`: they have come from one of the sources before.
+  absl::StatusOr<Fetched> Fetch(bool had_keys) const;
   // Each returns nullopt if there is no such source here.
-  absl::StatusOr<Fetched> Fetch() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Source FromEnvironment() const;
   Source FromWebIdentity() const;
   Source FromSharedFile() const;
   Source FromContainer() const;
-  Source FromMachine() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Source FromMachine(bool had_keys) const;
   absl::StatusOr<Fetched> FromJson(const HttpRequest& request,
                                    const std::string& who) const;
   std::string Variable(const std::string& name) const {
@@ -87,7 +94,10 @@ class CredentialSource {
 
   const Options options_;
   Mutex mutex_;
+  CondVar changed_;  // fetching_
   std::optional<Fetched> fetched_ ABSL_GUARDED_BY(mutex_);
+  bool fetching_ ABSL_GUARDED_BY(mutex_) = false;  // by one caller
+  int64_t next_fetch_ns_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace weir

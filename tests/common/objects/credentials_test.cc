@@ -1,8 +1,11 @@
 // Each source of keys, with a network that a test makes up.
 #include "common/objects/credentials.h"
 
+#include <chrono>
 #include <functional>
+#include <future>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,10 +25,14 @@ class FakeNetwork : public HttpClient {
   std::map<std::string, HttpResponse> answers;
   std::vector<HttpRequest> requests;
   std::string last_body;
+  std::function<void()> meanwhile;  // is called once, before the answer
 
   absl::StatusOr<HttpResponse> Do(const HttpRequest& request) override {
     requests.push_back(request);
     last_body = std::string(request.body);
+    if (const auto act = std::exchange(meanwhile, nullptr)) {
+      act();
+    }
     const auto found = answers.find(
         absl::StrCat(request.method, " ", request.host, request.path));
     if (found == answers.end()) {
@@ -170,8 +177,32 @@ TEST_F(CredentialsTest, KeysAreFetchedAnewBeforeTheyEnd) {
   clock_.Advance(std::chrono::minutes(2));
   EXPECT_EQ(KeyOrError(), "web");
   EXPECT_EQ(network_.requests.size(), 2u);
+  // It is not asked by each request.
+  EXPECT_EQ(KeyOrError(), "web");
+  EXPECT_EQ(network_.requests.size(), 2u);
+  clock_.Advance(CredentialSource::kPause);
+  EXPECT_EQ(KeyOrError(), "web");
+  EXPECT_EQ(network_.requests.size(), 3u);
   clock_.Advance(std::chrono::minutes(5));
   EXPECT_TRUE(absl::IsUnavailable(Get().status())) << Get().status();
+}
+
+// I2.
+TEST_F(CredentialsTest, OthersUseTheOldKeysWhileNewOnesAreFetched) {
+  set_["AWS_ROLE_ARN"] = "role";
+  set_["AWS_WEB_IDENTITY_TOKEN_FILE"] = File("token");
+  network_.Answer("POST sts.eu-west-1.amazonaws.com/", 200, kStsAnswer);
+  EXPECT_EQ(KeyOrError(), "web");
+  clock_.Advance(std::chrono::minutes(56));
+  std::future<std::string> other;
+  network_.meanwhile = [&] {
+    other = std::async(std::launch::async, [this] { return KeyOrError(); });
+    EXPECT_EQ(other.wait_for(std::chrono::seconds(10)),
+              std::future_status::ready);
+  };
+  EXPECT_EQ(KeyOrError(), "web");
+  EXPECT_EQ(other.get(), "web");
+  EXPECT_EQ(network_.requests.size(), 2u);
 }
 
 TEST_F(CredentialsTest, OfAProfile) {
