@@ -23,6 +23,8 @@ struct AwsCredentials {
   std::string access_key;
   std::string secret_key;
   std::string session_token;  // "": the keys are for long
+
+  bool operator==(const AwsCredentials&) const = default;
 };
 
 struct AwsScope {

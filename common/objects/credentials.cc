@@ -110,7 +110,7 @@ absl::StatusOr<AwsCredentials> CredentialSource::Get() {
       return fetched_->keys;
     }
     fetching_ = true;
-    had_keys = fetched_.has_value();
+    had_keys = fetched_.has_value() || forgotten_.has_value();
   }
   // Not under the lock: a source that does not answer takes many seconds.
   absl::StatusOr<Fetched> fetched =
@@ -125,6 +125,20 @@ absl::StatusOr<AwsCredentials> CredentialSource::Get() {
     return fetched.status();
   }  // else I2
   return fetched_->keys;
+}
+
+// I3.
+bool CredentialSource::Forget(const AwsCredentials& keys) {
+  MutexLock lock(&mutex_);
+  if (!fetched_.has_value() || fetched_->keys != keys) {
+    return true;  // another caller has said so already
+  }
+  if (forgotten_ == keys && options_.clock->NowNs() < next_fetch_ns_) {
+    return false;
+  }
+  forgotten_ = keys;
+  fetched_.reset();
+  return true;
 }
 
 absl::StatusOr<CredentialSource::Fetched> CredentialSource::Fetch(

@@ -18,6 +18,8 @@
 //   I2. Keys that end are fetched anew kEarly before that, by one caller at a
 //       time, and every kPause at most. Meanwhile, and while that fails, the
 //       old ones are used to their end.
+//   I3. Keys that have ended, as a store says, are fetched anew at once, and
+//       then every kPause at most while their source has the same ones.
 // Threads: safe.
 // Errors: UNAUTHENTICATED   there are no keys; the message says where they were
 //                           looked for. Or a source refuses to give them.
@@ -53,7 +55,7 @@ std::optional<std::string> ProcessEnvironment(const std::string& name);
 class CredentialSource {
  public:
   static constexpr std::chrono::minutes kEarly{5};
-  // Between two tries to get others in place of keys that are still good.
+  // Between two tries to get others in place of keys that are there.
   static constexpr std::chrono::seconds kPause{30};
 
   struct Options {
@@ -67,6 +69,9 @@ class CredentialSource {
   explicit CredentialSource(Options options) : options_(std::move(options)) {}
 
   absl::StatusOr<AwsCredentials> Get();
+  // Hears that `keys`, which Get has returned, have ended, whatever was said of
+  // their end. Returns whether Get may have others now (I3).
+  bool Forget(const AwsCredentials& keys);
 
  private:
   struct Fetched {
@@ -96,6 +101,7 @@ class CredentialSource {
   Mutex mutex_;
   CondVar changed_;  // fetching_
   std::optional<Fetched> fetched_ ABSL_GUARDED_BY(mutex_);
+  std::optional<AwsCredentials> forgotten_ ABSL_GUARDED_BY(mutex_);
   bool fetching_ ABSL_GUARDED_BY(mutex_) = false;  // by one caller
   int64_t next_fetch_ns_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -49,6 +49,15 @@ bool Passes(int status, const std::string& code) {
          code == "ConditionalRequestConflict" || code == "OperationAborted";
 }
 
+// Whether the keys were good once, by what the store says. To HEAD it does not
+// say it: a request that is otherwise in order is a bad one then.
+bool KeysHaveEnded(const std::string& method, int status,
+                   const StoreError& error) {
+  return error.code == "ExpiredToken" || error.code == "InvalidToken" ||
+         error.code == "TokenRefreshRequired" ||
+         (method == "HEAD" && status == 400 && error.region.empty());
+}
+
 // What to do about an answer that starting again does not mend.
 std::string Advice(const S3Client::Options& options, int status,
                    const StoreError& error) {
@@ -56,8 +65,7 @@ std::string Advice(const S3Client::Options& options, int status,
     return "; set this machine's clock";
   }
   if (error.code == "InvalidAccessKeyId" ||
-      error.code == "SignatureDoesNotMatch" || error.code == "InvalidToken" ||
-      error.code == "ExpiredToken") {
+      error.code == "SignatureDoesNotMatch") {
     return "; the keys are not of this store, look at AWS_ACCESS_KEY_ID, "
            "AWS_PROFILE and AWS_ENDPOINT_URL";
   }
@@ -202,12 +210,18 @@ absl::StatusOr<HttpResponse> S3Client::CallOnce(const S3Request& request) {
     return Annotate(response.status(),
                     absl::StrCat(request.method, " ", Describe(request.key)));
   }
-  WEIR_RETURN_IF_ERROR(Judge(request, *response));
+  bool keys_have_ended = false;
+  const absl::Status status = Judge(request, *response, &keys_have_ended);
+  if (keys_have_ended && options_.credentials->Forget(keys)) {
+    return absl::UnavailableError(status.message());  // with other keys
+  }
+  WEIR_RETURN_IF_ERROR(status);
   return response;
 }
 
 absl::Status S3Client::Judge(const S3Request& request,
-                             const HttpResponse& response) {
+                             const HttpResponse& response,
+                             bool* keys_have_ended) {
   int status = response.status;
   // Complete and Copy begin to answer with 200 before they know.
   const bool late = status == 200 && request.method == "POST";
@@ -236,6 +250,14 @@ absl::Status S3Client::Judge(const S3Request& request,
                        : absl::StrCat("; the bucket is in another region: set "
                                       "AWS_REGION=",
                                       Printable(error.region)));
+  }
+  if (KeysHaveEnded(request.method, status, error)) {
+    *keys_have_ended = true;
+    return absl::UnauthenticatedError(
+        absl::StrCat(what,
+                     "; the session of the keys has ended, or is not of this "
+                     "store: renew AWS_SESSION_TOKEN, the profile, or what "
+                     "else they come from"));
   }
   return absl::Status(CodeOf(status, error),
                       absl::StrCat(what, Advice(options_, status, error)));

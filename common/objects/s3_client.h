@@ -78,7 +78,8 @@ class S3Client {
 
   absl::StatusOr<HttpResponse> CallOnce(const S3Request& request);
   // What an answer means. OK for 2xx.
-  absl::Status Judge(const S3Request& request, const HttpResponse& response);
+  absl::Status Judge(const S3Request& request, const HttpResponse& response,
+                     bool* keys_have_ended);
 
   Options options_;
   std::string scheme_;

@@ -28,6 +28,28 @@ class OneAnswer : public HttpClient {
   }
 };
 
+// Says that a session has ended, unless it is `good`. To HEAD a store has no
+// more than a number to say.
+class SessionStore : public HttpClient {
+ public:
+  std::string good;
+  int requests = 0;
+  absl::StatusOr<HttpResponse> Do(const HttpRequest& request) override {
+    ++requests;
+    const HttpRequest::Fields& sent = request.headers;
+    HttpResponse answer;
+    answer.status =
+        std::count(sent.begin(), sent.end(),
+                   std::pair(std::string("x-amz-security-token"), good)) == 1
+            ? 200
+            : 400;
+    if (answer.status != 200 && request.method != "HEAD") {
+      answer.body = "<Error><Code>ExpiredToken</Code></Error>";
+    }
+    return answer;
+  }
+};
+
 struct Asked {
   OneAnswer http;
   std::unique_ptr<CredentialSource> credentials;
@@ -113,6 +135,44 @@ TEST(S3ClientTest, AnswersAreInstructions) {
     EXPECT_EQ(asked->http.requests.size(),
               c.code == absl::StatusCode::kUnavailable ? 9u : 1u)
         << status;
+  }
+}
+
+// Whoever has ended starts again with the keys that are there then.
+TEST(S3ClientTest, KeysThatHaveEndedAreFetchedAnewOnce) {
+  for (const char* method : {"GET", "HEAD"}) {
+    std::string session = "first";
+    SessionStore http;
+    http.good = "first";
+    CredentialSource::Options of_keys;
+    of_keys.environment =
+        [&session](const std::string& name) -> std::optional<std::string> {
+      return name == "AWS_SESSION_TOKEN" ? session : "hidden";
+    };
+    CredentialSource credentials(of_keys);
+    S3Client::Options options;
+    options.bucket = "bucket";
+    options.region = "eu-west-1";
+    options.http = &http;
+    options.credentials = &credentials;
+    options.sleep = [](std::chrono::milliseconds) {};
+    const auto client = S3Client::Create(options);
+    ASSERT_TRUE(client.ok()) << client.status();
+    S3Request request;
+    request.method = method;
+    request.key = "key";
+    ASSERT_TRUE((*client)->Call(request).ok()) << method;
+    session = "second";
+    http.good = "second";
+    EXPECT_TRUE((*client)->Call(request).ok()) << method;
+    EXPECT_EQ(http.requests, 3);
+    http.good = "third";  // and nobody has it
+    const absl::Status status = (*client)->Call(request).status();
+    EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(),
+                                  "the session of the keys has ended"))
+        << status;
+    EXPECT_EQ(http.requests, 5);
   }
 }
 
