@@ -89,6 +89,19 @@ size_t TakeBody(char* data, size_t size, size_t count, void* user) {
   return bytes;
 }
 
+// The same request would have the same answer again.
+absl::Status TooLong(const HttpRequest& request, const HttpResponse& response) {
+  const std::string text =
+      absl::StrCat(request.method, " ", request.scheme, "://", request.host,
+                   request.path, ": the answer has more than ");
+  if (request.receive_to == nullptr || response.status / 100 != 2) {
+    return Invalid(text, kBodyBytesMax, " bytes, which is too long");
+  }
+  return Invalid(
+      text, "the ", request.receive_bytes, " bytes that were asked for",
+      response.status == 206 ? "" : ": does the store ignore Range?");
+}
+
 absl::Status CurlError(CURLcode code, const char* detail,
                        const HttpRequest& request) {
   const std::string text =
@@ -143,11 +156,9 @@ class CurlClient : public HttpClient {
       Keep(handle);
       return std::move(answer.response);
     }
-    const absl::Status error =
-        answer.too_long ? absl::UnavailableError(absl::StrCat(
-                              request.scheme, "://", request.host,
-                              ": the answer is longer than what was asked for"))
-                        : CurlError(code, detail, request);
+    const absl::Status error = answer.too_long
+                                   ? TooLong(request, answer.response)
+                                   : CurlError(code, detail, request);
     curl_easy_cleanup(handle);
     return error;
   }

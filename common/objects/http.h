@@ -9,7 +9,8 @@
 //                           Whether the server has done what was asked is not
 //                           known.
 //         UNAUTHENTICATED   the server's certificate is not to be trusted.
-//         INVALID_ARGUMENT  the URL or the file of CAs is of no use.
+//         INVALID_ARGUMENT  the URL or the file of CAs is of no use; or the
+//                           answer is longer than what was asked for.
 //         An answer of any status code is OK.
 #ifndef COMMON_OBJECTS_HTTP_H_
 #define COMMON_OBJECTS_HTTP_H_
