@@ -21,13 +21,13 @@ absl::Status AccessControl::Listen(const std::string& address,
   options.connections_max = options_.connections_max;
   options.unproven_max = options_.unproven_max;
   options.on_closed = [this](const std::string& peer) {
-    audit_.AddRefusal({.peer = "",
-                       .address = peer,
-                       .method = "",
-                       .status = absl::ResourceExhaustedError(
-                           "the connection was closed: there were too many, "
-                           "or it dropped too many calls"),
-                       .detail = ""});
+    audit_.Add({.peer = "",
+                .address = peer,
+                .method = "",
+                .status = absl::ResourceExhaustedError(
+                    "the connection was closed: there were too many, or it "
+                    "dropped too many calls"),
+                .detail = ""});
   };
   using std::chrono::milliseconds;
   builder->AddChannelArgument(
@@ -87,11 +87,7 @@ void AccessControl::Record(const Caller& caller, const std::string& method,
 void AccessControl::RecordRefusal(const Caller& caller,
                                   const std::string& method,
                                   const absl::Status& status) {
-  audit_.AddRefusal({.peer = caller.name(),
-                     .address = caller.address,
-                     .method = method,
-                     .status = status,
-                     .detail = ""});
+  Record(caller, method, status);
   MutexLock lock(&mutex_);
   ++CountsOf(caller.name())->refused;
 }

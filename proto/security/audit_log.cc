@@ -45,11 +45,9 @@ int AuditLog::File() {
   return file_.get();
 }
 
-void AuditLog::Add(const Event& event) { Write(event, 0); }
-
-void AuditLog::AddRefusal(const Event& event) {
+void AuditLog::Add(const Event& event) {
   int64_t left_out = 0;
-  {
+  if (!event.status.ok()) {
     MutexLock lock(&mutex_);
     const int64_t second = clock_->NowNs() / kSecondNs;
     if (second != second_) {

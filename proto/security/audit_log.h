@@ -6,8 +6,9 @@
 // Invariants
 //   I1. What a peer sent cannot begin a line or change a terminal: JSON escapes
 //       it, and it is cut.
-//   I2. Refusals add at most kRefusalLinesPerSecond lines a second, so that
-//       nobody fills the disk; the next line says how many were left out.
+//   I2. What was refused or has failed adds at most kRefusalLinesPerSecond
+//       lines a second, so that nobody fills the disk; the next such line says
+//       how many were left out.
 // Threads: safe.
 #ifndef PROTO_SECURITY_AUDIT_LOG_H_
 #define PROTO_SECURITY_AUDIT_LOG_H_
@@ -38,10 +39,8 @@ class AuditLog {
     absl::Status status;
     std::string detail;
   };
-  // Something that was done, or failed in the doing.
+  // Something that was done, was refused or has failed: `status` tells (I2).
   void Add(const Event& event);
-  // Something that was refused (I2).
-  void AddRefusal(const Event& event);
 
  private:
   void Write(const Event& event, int64_t left_out);

@@ -51,24 +51,29 @@ TEST(AuditLogTest, APeersTextStaysInsideOfItsLine) {
   EXPECT_EQ(line["status"], "INTERNAL");
 }
 
-TEST(AuditLogTest, RefusalsAreSampled) {
+// I2.
+TEST(AuditLogTest, RefusalsAndFailuresAreSampled) {
   FakeClock clock;
   const std::string path = MakeTempDir() + "/audit.jsonl";
   AuditLog log(path, &clock);
-  const AuditLog::Event event = {.peer = "",
-                                 .address = "ipv4:127.0.0.1:1",
-                                 .method = "",
-                                 .status = absl::UnauthenticatedError("no"),
-                                 .detail = ""};
-  for (int i = 0; i < 1000; ++i) {
-    log.AddRefusal(event);
+  AuditLog::Event event = {.peer = "",
+                           .address = "ipv4:127.0.0.1:1",
+                           .method = "",
+                           .status = absl::UnauthenticatedError("no"),
+                           .detail = ""};
+  for (int i = 0; i < 500; ++i) {
+    event.status = absl::UnauthenticatedError("not of this job");
+    log.Add(event);
+    event.status = absl::PermissionDeniedError("an old generation");
+    log.Add(event);
   }
   EXPECT_EQ(LineCount(path), kRefusalLinesPerSecond);
   clock.Advance(std::chrono::seconds(1));
-  log.AddRefusal(event);
+  log.Add(event);
   EXPECT_EQ(LineCount(path), kRefusalLinesPerSecond + 1);
   EXPECT_EQ(LastLine(path)["refusals_left_out"], 990);
   // What was done is never left out.
+  event.status = absl::OkStatus();
   for (int i = 0; i < 100; ++i) {
     log.Add(event);
   }
