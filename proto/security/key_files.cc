@@ -9,7 +9,9 @@ absl::Status WriteTaskCertificate(const std::string& directory,
                                   const TaskCertificate& task) {
   Files* const files = Files::Real();
   WEIR_RETURN_IF_ERROR(files->MakeDirectories(directory));
-  // The certificate last: who watches the files takes up a whole set.
+  // Each file is replaced as a whole, but not the three at one moment: a task
+  // that reads them just then has a key and a certificate that do not fit, and
+  // no new connections until it reads them again.
   WEIR_RETURN_IF_ERROR(
       files->WriteAtomically(JoinPath(directory, "ca.crt"), task.authority));
   WEIR_RETURN_IF_ERROR(
