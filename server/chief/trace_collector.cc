@@ -6,11 +6,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/limits.h"
 #include "common/base/status.h"
 #include "common/trace/trace.h"
 
 namespace weir {
+namespace {
+
+// What keeping a part takes beside its bytes.
+constexpr size_t kPlaceBytes = 128;
+
+}  // namespace
 
 absl::StatusOr<TraceReply> TraceCollector::Answer(const TraceRequest& request) {
   TraceRequest own = request;
@@ -21,8 +28,6 @@ absl::StatusOr<TraceReply> TraceCollector::Answer(const TraceRequest& request) {
   if (request.trace() != 0 &&
       (begins || (request.forget() && request.trace() == trace_))) {
     sent_.clear();  // I1
-    heard_.clear();
-    here_.clear();
     told_ = 0;
     trace_ = begins ? request.trace() : 0;
     end_ns_ = clock_->NowNs() + int64_t{request.start_ms()} * 1'000'000;
@@ -32,13 +37,13 @@ absl::StatusOr<TraceReply> TraceCollector::Answer(const TraceRequest& request) {
     return reply;
   }
   reply.set_workers_told(static_cast<uint32_t>(told_));
-  reply.set_workers_heard(static_cast<uint32_t>(heard_.size()));
+  reply.set_workers_heard(static_cast<uint32_t>(HeardCount()));
   if (!reply.ready() || !WorkersAreDone()) {
     reply.set_ready(false);
     reply.set_part_count(0);
   } else {
     const uint32_t own_count = reply.part_count();
-    for (const auto& [process, sent] : sent_) {
+    for (const auto& [rank, sent] : sent_) {
       reply.set_part_count(reply.part_count() +
                            static_cast<uint32_t>(sent.parts.size()));
     }
@@ -46,14 +51,17 @@ absl::StatusOr<TraceReply> TraceCollector::Answer(const TraceRequest& request) {
       own.set_part(request.part());
       WEIR_ASSIGN_OR_RETURN(const TraceReply with_part, own_.Answer(own));
       *reply.mutable_part() = with_part.part();
-      reply.mutable_part()->mutable_also_rank()->Assign(here_.begin(),
-                                                        here_.end());
+      for (const auto& [rank, sent] : sent_) {
+        if (sent.here) {
+          reply.mutable_part()->add_also_rank(rank);
+        }
+      }
       return reply;
     }
     if (request.has_part()) {
-      const TracePart* const part = WorkersPart(request.part() - own_count);
+      const std::string* const part = WorkersPart(request.part() - own_count);
       if (part != nullptr) {
-        *reply.mutable_part() = *part;
+        WEIR_CHECK(reply.mutable_part()->ParseFromString(*part));
         return reply;
       }
     }
@@ -78,7 +86,7 @@ TraceOrder TraceCollector::OrderFor(const TraceRequest& request,
 
 bool TraceCollector::WorkersAreDone() const {
   // I3.
-  return heard_.size() >= told_ ||
+  return HeardCount() >= told_ ||
          clock_->NowNs() >
              end_ns_ + std::chrono::nanoseconds(kTraceLateWait).count();
 }
@@ -87,8 +95,14 @@ size_t TraceCollector::Share() const {
   return kTraceBytesMax / std::max<size_t>(told_, 1);
 }
 
-const TracePart* TraceCollector::WorkersPart(uint32_t index) const {
-  for (const auto& [process, sent] : sent_) {
+size_t TraceCollector::HeardCount() const {
+  return static_cast<size_t>(
+      std::count_if(sent_.begin(), sent_.end(),
+                    [](const auto& worker) { return worker.second.heard; }));
+}
+
+const std::string* TraceCollector::WorkersPart(uint32_t index) const {
+  for (const auto& [rank, sent] : sent_) {
     if (index < sent.parts.size()) {
       return &std::next(sent.parts.begin(), index)->second;
     }
@@ -105,33 +119,50 @@ absl::StatusOr<PutTraceReply> TraceCollector::Put(
         "the chief takes no such trace; it has ended, or another has begun");
   }
   PutTraceReply reply;
-  if (request.process() == TraceRecorder::Process()->process()) {
-    reply.set_same_process(true);
-    here_.insert(rank);
-  } else if (request.has_part()) {
-    if (sent_.size() >= told_ && !sent_.contains(request.process())) {
+  reply.set_same_process(request.process() ==
+                         TraceRecorder::Process()->process());
+  // Any other call only asks for the time.
+  if (reply.same_process() || request.has_part() || request.last()) {
+    if (sent_.size() >= told_ && !sent_.contains(rank)) {
       return absl::ResourceExhaustedError(
           absl::StrCat("the ", told_, " workers that were told are here"));
     }
-    Sent& sent = sent_[request.process()];
-    const size_t bytes = request.part().ByteSizeLong();
-    if (!sent.parts.contains(request.part_number())) {
-      if (bytes > Share() - std::min(Share(), sent.bytes)) {  // I2
-        return absl::ResourceExhaustedError(
-            absl::StrCat("a timeline of more than ", Share(), " bytes"));
-      }
-      TracePart part = request.part();
-      part.set_rank(rank);  // the worker's own word does not count
-      part.clear_also_rank();
-      sent.bytes += bytes;
-      sent.parts.emplace(request.part_number(), std::move(part));
+    Sent& sent = sent_[rank];
+    sent.process = request.process();
+    sent.here |= reply.same_process();
+    if (request.has_part() && !reply.same_process()) {
+      WEIR_RETURN_IF_ERROR(AddPart(request, rank));
     }
-  }
-  if (request.last()) {
-    heard_.insert(rank);
+    sent.heard |= request.last();
   }
   reply.set_now_ns(clock_->NowNs());
   return reply;
+}
+
+absl::Status TraceCollector::AddPart(const PutTraceRequest& request,
+                                     uint32_t rank) {
+  // Workers that share a process have one recording.
+  const bool is_of_another =
+      std::any_of(sent_.begin(), sent_.end(), [&](const auto& worker) {
+        return worker.first != rank && !worker.second.parts.empty() &&
+               worker.second.process == request.process();
+      });
+  Sent& sent = sent_[rank];
+  if (is_of_another || sent.parts.contains(request.part_number())) {
+    return absl::OkStatus();
+  }
+  TracePart part = request.part();
+  part.set_rank(rank);  // the worker's own word does not count
+  part.clear_also_rank();
+  std::string text = part.SerializeAsString();
+  const size_t bytes = text.size() + kPlaceBytes;
+  if (bytes > Share() - std::min(Share(), sent.bytes)) {  // I2
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a timeline of more than ", Share(), " bytes"));
+  }
+  sent.bytes += bytes;
+  sent.parts.emplace(request.part_number(), std::move(text));
+  return absl::OkStatus();
 }
 
 }  // namespace weir

@@ -7,7 +7,7 @@
 // Invariants
 //   I1. One trace at a time; a new one drops what is left of the one before.
 //   I2. Workers' parts take kTraceBytesMax together at most, and each worker's
-//       share is the same.
+//       share is the same: a place is a rank's, whatever it says of itself.
 //   I3. Nobody waits here. A trace is ready when every worker that was told has
 //       sent all, or kTraceLateWait after its end.
 // Threads: safe.
@@ -19,8 +19,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
@@ -42,16 +43,25 @@ class TraceCollector {
                                     uint32_t rank);
 
  private:
-  // What one process of workers has sent.
+  // What one worker has sent.
   struct Sent {
-    std::map<uint32_t, TracePart> parts;  // by number
+    uint64_t process = 0;
+    // By number, serialized: a message of events without a field takes sixty
+    // times as much memory.
+    std::map<uint32_t, std::string> parts;
     size_t bytes = 0;
+    bool here = false;   // it is in this very process
+    bool heard = false;  // it has sent all
   };
 
   bool WorkersAreDone() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t Share() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t HeardCount() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Keeps the part of a request, unless it was kept before (I2).
+  absl::Status AddPart(const PutTraceRequest& request, uint32_t rank)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The `index`th part over all workers; null beyond the last one.
-  const TracePart* WorkersPart(uint32_t index) const
+  const std::string* WorkersPart(uint32_t index) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Clock* const clock_;
@@ -61,9 +71,7 @@ class TraceCollector {
   uint64_t trace_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t end_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t told_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<uint64_t, Sent> sent_ ABSL_GUARDED_BY(mutex_);  // by process
-  std::set<uint32_t> heard_ ABSL_GUARDED_BY(mutex_);       // ranks
-  std::set<uint32_t> here_ ABSL_GUARDED_BY(mutex_);  // in this very process
+  std::map<uint32_t, Sent> sent_ ABSL_GUARDED_BY(mutex_);  // by rank
 };
 
 }  // namespace weir

@@ -140,6 +140,38 @@ TEST_F(TraceCollectorTest, EveryWorkerHasTheSameShareOfTheMemory) {
   EXPECT_TRUE(traces_.Put(Put(12, 1, false, half), 1).ok());
 }
 
+// I2: a part costs its place, too, and says no more than a few bytes.
+TEST_F(TraceCollectorTest, EmptyPartsAreNotForNothing) {
+  Begin(64);
+  PutTraceRequest request = Put(11, 0, false);
+  request.clear_part();
+  request.mutable_part();
+  uint32_t kept = 0;
+  while (kept < 100'000 && traces_.Put(request, 0).ok()) {
+    request.set_part_number(++kept);
+  }
+  EXPECT_LT(kept, kTraceBytesMax / 64 / 100);
+}
+
+// I2.
+TEST_F(TraceCollectorTest, AWorkerHasOnePlaceWhateverProcessItNames) {
+  Begin(2);
+  const std::string half(kTraceBytesMax / 4, 'x');
+  ASSERT_TRUE(traces_.Put(Put(11, 0, false, half), 0).ok());
+  EXPECT_EQ(traces_.Put(Put(12, 1, false, half), 0).status().code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_TRUE(traces_.Put(Put(22, 0, true), 1).ok());
+  EXPECT_TRUE(traces_.Put(Put(12, 2, true), 0).ok());
+  EXPECT_EQ(PartCount(), 4);
+}
+
+TEST_F(TraceCollectorTest, WorkersOfOneProcessSendItsTimelineOnce) {
+  Begin(2);
+  ASSERT_TRUE(traces_.Put(Put(11, 0, true), 0).ok());
+  ASSERT_TRUE(traces_.Put(Put(11, 0, true), 1).ok());
+  EXPECT_EQ(PartCount(), 2) << "the chief's own, and one";
+}
+
 TEST_F(TraceCollectorTest, StrangersHaveNoRoom) {
   Begin(1);
   ASSERT_TRUE(traces_.Put(Put(11, 0, false), 0).ok());
