@@ -107,6 +107,8 @@ absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(
   };
   WEIR_ASSIGN_OR_RETURN(server->listener_,
                         HttpListener::Open(std::move(listener)));
+  // Only now: Check asks listener_.
+  WEIR_RETURN_IF_ERROR(server->listener_->Start());
   return server;
 }
 

@@ -83,9 +83,12 @@ absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Open(
     Options options) {
   std::unique_ptr<HttpListener> listener(new HttpListener(std::move(options)));
   WEIR_RETURN_IF_ERROR(listener->Listen());
-  WEIR_ASSIGN_OR_RETURN(listener->thread_,
-                        StartThread([self = listener.get()] { self->Run(); }));
   return listener;
+}
+
+absl::Status HttpListener::Start() {
+  WEIR_ASSIGN_OR_RETURN(thread_, StartThread([this] { Run(); }));
+  return absl::OkStatus();
 }
 
 absl::Status HttpListener::Listen() {

@@ -44,7 +44,10 @@ class HttpListener {
     Clock* clock = Clock::Real();
   };
 
+  // Takes the port. Whoever connects waits for Start.
   static absl::StatusOr<std::unique_ptr<HttpListener>> Open(Options options);
+  // Answers from now on. Call once.
+  absl::Status Start();
   // Ends within the time that an answer takes.
   ~HttpListener();
 

@@ -35,6 +35,7 @@ std::unique_ptr<HttpListener> Open(
       answer ? std::move(answer) : [](absl::string_view) { return kAnswer; };
   auto listener = HttpListener::Open(std::move(options));
   EXPECT_TRUE(listener.ok()) << listener.status();
+  EXPECT_TRUE((*listener)->Start().ok());
   return *std::move(listener);
 }
 
@@ -83,6 +84,20 @@ TEST(HttpListenerTest, HandsOverTheHeadAndSendsTheAnswer) {
   EXPECT_EQ(HttpGet(listener->port(), "/x"), kAnswer);
   EXPECT_EQ(seen, absl::StrCat("GET /x HTTP/1.1\r\nHost: localhost:",
                                listener->port(), "\r\n\r\n"));
+}
+
+// Its owner uses it in `answer`, so it must have got it before.
+TEST(HttpListenerTest, WhoComesEarlyIsAnsweredOnceItIsStarted) {
+  HttpListener::Options options;
+  options.answer = [](absl::string_view) { return std::string(kAnswer); };
+  const auto listener = HttpListener::Open(options);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  RawClient early((*listener)->port());
+  early.Send("GET / HTTP/1.1\r\n\r\n");
+  pollfd answer = {.fd = early.descriptor(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&answer, 1, 200), 0);
+  ASSERT_TRUE((*listener)->Start().ok());
+  EXPECT_EQ(early.ReadAll(), kAnswer);
 }
 
 TEST(HttpListenerTest, SaysThatThePortIsInUse) {
@@ -234,6 +249,7 @@ TEST(HttpListenerTest, PausesWhenItHasUsedItsBurst) {
   };
   const auto listener = HttpListener::Open(options);
   ASSERT_TRUE(listener.ok()) << listener.status();
+  ASSERT_TRUE((*listener)->Start().ok());
   const int port = (*listener)->port();
   for (int i = 0; i < 3; ++i) {  // 120 ms, of 100
     EXPECT_EQ(HttpGet(port, "/"), kAnswer);
@@ -288,6 +304,7 @@ TEST(HttpListenerTest, EndsWhileItPauses) {
   };
   auto listener = HttpListener::Open(options);
   ASSERT_TRUE(listener.ok()) << listener.status();
+  ASSERT_TRUE((*listener)->Start().ok());
   EXPECT_EQ(HttpGet((*listener)->port(), "/"), kAnswer);
   const auto begin = steady_clock::now();
   listener->reset();
