@@ -62,4 +62,16 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(code), message);
 }
 
+absl::Status FromGrpcStatus(const grpc::Status& status,
+                            std::atomic<bool>* answered) {
+  const absl::Status result = FromGrpcStatus(status);
+  if (status.ok()) {
+    *answered = true;
+  } else if (status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+             *answered) {
+    return absl::UnavailableError(result.message());
+  }
+  return result;
+}
+
 }  // namespace weir

@@ -4,6 +4,8 @@
 
 #include <grpcpp/support/status.h>
 
+#include <atomic>
+
 #include "absl/status/status.h"
 
 namespace weir {
@@ -14,6 +16,14 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 // what the other side is becomes UNAUTHENTICATED: gRPC says UNAVAILABLE, and
 // trying again would change nothing.
 absl::Status FromGrpcStatus(const grpc::Status& status);
+
+// The same for a call to a peer that may have proven before who it is. Once
+// `answered`, a handshake that fails stays UNAVAILABLE: somebody else has the
+// peer's address until the name stands for the right one again, or a
+// certificate was renewed by a clock that is ahead, and both pass. Sets
+// `answered` where `status` is OK.
+absl::Status FromGrpcStatus(const grpc::Status& status,
+                            std::atomic<bool>* answered);
 
 }  // namespace weir
 

@@ -1,5 +1,5 @@
-// Connections that cost a ps more than they bring, and certificates that are
-// renewed while a job pushes.
+// Connections that cost a ps more than they bring, peers whose address another
+// one has for a while, and certificates that are renewed while a job pushes.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "client/cc/transport/grpc_transport.h"
 #include "common/base/limits.h"
@@ -28,9 +29,10 @@ constexpr auto kTimeout = std::chrono::seconds(20);
 
 // A ps that holds nothing.
 struct Ps {
-  explicit Ps(AccessControl::Options access_options)
+  explicit Ps(AccessControl::Options access_options, int port = 0)
       : access(std::move(access_options)) {
     PsServer::Options options;
+    options.address = absl::StrCat("127.0.0.1:", port);
     options.access = &access;
     options.on_shutdown = [](const absl::Status&) {};
     server = *PsServer::Create(options, store.get());
@@ -58,6 +60,44 @@ TEST(ConnectionsTest, AClientThatBeginsAndDropsCallsIsCutOff) {
   // Another client is served.
   const auto link =
       MakeGrpcTransport({.own_connections = true})->Connect(ps.address());
+  EXPECT_TRUE(WaitUntil([&] { return link->Hello(kTimeout).ok(); }));
+}
+
+std::shared_ptr<const Security> WithSecret(char secret, PeerRole role) {
+  Security::Options options;
+  options.secret = std::string(32, secret);
+  return *Security::Create(options, role, 0);
+}
+
+AccessControl::Options PsWithSecret(char secret) {
+  AccessControl::Options options;
+  options.security = WithSecret(secret, PeerRole::kPs);
+  return options;
+}
+
+// As where the address of a pod that has died is given to another job.
+TEST(ConnectionsTest, AnotherJobInThePlaceOfAPsPasses) {
+  auto ps = std::make_unique<Ps>(PsWithSecret('a'));
+  const int port = ps->server->port();
+  const auto transport =
+      MakeGrpcTransport({.own_connections = true,
+                         .security = WithSecret('a', PeerRole::kWorker)});
+  const auto link = transport->Connect(ps->address());
+  ASSERT_TRUE(WaitUntil([&] { return link->Hello(kTimeout).ok(); }));
+  ps.reset();
+  ps = std::make_unique<Ps>(PsWithSecret('b'), port);
+  // It is refused, and who asks goes on to ask.
+  const auto is_refused = [&] {
+    const absl::Status status = link->Hello(kTimeout).status();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    return absl::StrContains(status.message(), "another secret");
+  };
+  EXPECT_TRUE(WaitUntil(is_refused));
+  // Who begins with the wrong one has the wrong secret or the wrong address.
+  const auto first = transport->Connect(ps->address());
+  EXPECT_TRUE(absl::IsUnauthenticated(first->Hello(kTimeout).status()));
+  ps.reset();
+  ps = std::make_unique<Ps>(PsWithSecret('a'), port);
   EXPECT_TRUE(WaitUntil([&] { return link->Hello(kTimeout).ok(); }));
 }
 

@@ -1,5 +1,7 @@
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+
 #include "client/cc/job/chief_link.h"
 #include "common/base/mutex.h"
 #include "proto/chief.grpc.pb.h"
@@ -12,7 +14,8 @@ namespace {
 
 class GrpcHeartbeat : public HeartbeatStream {
  public:
-  explicit GrpcHeartbeat(Chief::Stub* stub) : stub_(stub) {}
+  GrpcHeartbeat(Chief::Stub* stub, std::atomic<bool>* answered)
+      : stub_(stub), answered_(answered) {}
 
   void Open() override { stream_ = stub_->Heartbeat(&context_); }
   bool Read(Command* command) override { return stream_->Read(command); }
@@ -20,11 +23,14 @@ class GrpcHeartbeat : public HeartbeatStream {
     return stream_->Write(progress);
   }
   void WritesDone() override { stream_->WritesDone(); }
-  absl::Status Finish() override { return FromGrpcStatus(stream_->Finish()); }
+  absl::Status Finish() override {
+    return FromGrpcStatus(stream_->Finish(), answered_);
+  }
   void Cancel() override { context_.TryCancel(); }
 
  private:
   Chief::Stub* const stub_;
+  std::atomic<bool>* const answered_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<Progress, Command>> stream_;
 };
@@ -46,18 +52,19 @@ class GrpcChiefLink : public ChiefLink {
     // at an idle channel only every 5 seconds.
     context.set_wait_for_ready(true);
     context.set_deadline(DeadlineAfter(timeout));
-    return FromGrpcStatus(stub_->Register(&context, request, reply));
+    return FromGrpcStatus(stub_->Register(&context, request, reply),
+                          &answered_);
   }
 
   absl::Status Probe(std::chrono::milliseconds timeout) override {
     grpc::ClientContext context;
     context.set_deadline(DeadlineAfter(timeout));
     ChiefStatus reply;
-    return FromGrpcStatus(stub_->GetStatus(&context, {}, &reply));
+    return FromGrpcStatus(stub_->GetStatus(&context, {}, &reply), &answered_);
   }
 
   std::unique_ptr<HeartbeatStream> NewHeartbeat() override {
-    return std::make_unique<GrpcHeartbeat>(stub_.get());
+    return std::make_unique<GrpcHeartbeat>(stub_.get(), &answered_);
   }
 
   absl::Status PutTrace(const PutTraceRequest& request,
@@ -70,7 +77,7 @@ class GrpcChiefLink : public ChiefLink {
       put_trace_ = &context;
     }
     const absl::Status status =
-        FromGrpcStatus(stub_->PutTrace(&context, request, reply));
+        FromGrpcStatus(stub_->PutTrace(&context, request, reply), &answered_);
     MutexLock lock(&mutex_);
     put_trace_ = nullptr;
     return status;
@@ -86,6 +93,7 @@ class GrpcChiefLink : public ChiefLink {
  private:
   const std::string address_;
   const std::unique_ptr<Chief::Stub> stub_;
+  std::atomic<bool> answered_{false};  // one of the calls was
   Mutex mutex_;
   grpc::ClientContext* put_trace_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };

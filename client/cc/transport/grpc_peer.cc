@@ -9,7 +9,7 @@
 namespace weir {
 
 absl::Status GrpcPeer::Named(const grpc::Status& status) const {
-  absl::Status result = FromGrpcStatus(status);
+  absl::Status result = FromGrpcStatus(status, &answered_);
   if (absl::IsUnavailable(result) &&
       absl::StrContains(result.message(), "Connection refused")) {
     result = absl::UnavailableError("connection refused");

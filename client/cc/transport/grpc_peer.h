@@ -10,6 +10,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -31,8 +32,13 @@ class GrpcPeer {
   std::shared_ptr<CallWatch> calls;
   bool checksum = false;  // whether payloads carry one
 
+  // Says that a message has come from the ps: from then on a handshake that
+  // fails is UNAVAILABLE (proto/wire/grpc_status.h).
+  void NoteAnswer() const { answered_ = true; }
+
   // `status` with the address in front: "ps <address>: ...". A refused
-  // connection is said in two words, without gRPC's layers around them.
+  // connection is said in two words, without gRPC's layers around them. OK is
+  // an answer.
   absl::Status Named(const grpc::Status& status) const;
   // How a watched call ended: DEADLINE_EXCEEDED if the watch gave it up.
   absl::Status Named(const grpc::Status& status,
@@ -44,6 +50,7 @@ class GrpcPeer {
   void Sever() const;
 
  private:
+  mutable std::atomic<bool> answered_{false};
   mutable Mutex mutex_;
   mutable std::string remote_ ABSL_GUARDED_BY(mutex_);
 };

@@ -84,6 +84,7 @@ class GrpcStream : public DataStream<Request, Answer> {
     if (!received) {
       return End();
     }
+    peer_->NoteAnswer();
     return Annotate(DecodeChunk(buffer, header, payload),
                     absl::StrCat("ps ", peer_->address));
   }

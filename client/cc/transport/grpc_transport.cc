@@ -108,9 +108,7 @@ absl::StatusOr<Reply> Unary(const GrpcPeer& peer,
   Reply reply;
   const grpc::Status status =
       (peer.stub.get()->*method)(&context, request, &reply);
-  if (!status.ok()) {
-    return peer.Named(status);
-  }
+  WEIR_RETURN_IF_ERROR(peer.Named(status));
   return reply;
 }
 

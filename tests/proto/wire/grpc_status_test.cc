@@ -1,5 +1,6 @@
 #include "proto/wire/grpc_status.h"
 
+#include <atomic>
 #include <string>
 
 #include "common/base/limits.h"
@@ -25,6 +26,26 @@ TEST(GrpcStatusTest, APeersMessageIsOneLineOfBoundedLength) {
   const grpc::Status longer(grpc::StatusCode::NOT_FOUND,
                             std::string(kPeerMessageBytesMax + 1, 'a'));
   EXPECT_EQ(FromGrpcStatus(longer).message().size(), kPeerMessageBytesMax);
+}
+
+TEST(GrpcStatusTest, AfterAnAnswerAFailedHandshakeMayPass) {
+  const grpc::Status refused(
+      grpc::StatusCode::UNAVAILABLE,
+      "failed to connect to all addresses; last error: UNKNOWN: Ssl handshake "
+      "failed: SSL_ERROR_SSL: error:0A000086: certificate verify failed");
+  const grpc::Status role(grpc::StatusCode::UNAUTHENTICATED, "your role");
+  std::atomic<bool> answered{false};
+  const absl::Status before = FromGrpcStatus(refused, &answered);
+  EXPECT_TRUE(absl::IsUnauthenticated(before)) << before;
+  EXPECT_TRUE(absl::IsUnauthenticated(FromGrpcStatus(role, &answered)));
+  EXPECT_FALSE(answered);
+  EXPECT_TRUE(FromGrpcStatus(grpc::Status::OK, &answered).ok());
+  EXPECT_TRUE(answered);
+  const absl::Status after = FromGrpcStatus(refused, &answered);
+  EXPECT_TRUE(absl::IsUnavailable(after)) << after;
+  EXPECT_EQ(after.message(), before.message());
+  // What the peer itself refuses it goes on to refuse.
+  EXPECT_TRUE(absl::IsUnauthenticated(FromGrpcStatus(role, &answered)));
 }
 
 TEST(GrpcStatusTest, ACodeOfNobodyIsUnknown) {
