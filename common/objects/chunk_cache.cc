@@ -176,6 +176,16 @@ void ChunkCache::ReadAhead(const ChunkId& id) {
   const int64_t bytes = objects_.at(id.first).bytes;
   const int64_t end =
       std::min(id.second + 1 + kAhead, (bytes + kChunkBytes - 1) / kChunkBytes);
+  while (id.second + 1 < end && threads_.size() < kThreads) {
+    absl::StatusOr<Thread> thread = StartThread([this] { Run(); });
+    if (!thread.ok()) {
+      break;
+    }
+    threads_.push_back(*std::move(thread));
+  }
+  if (threads_.empty()) {
+    return;  // nobody would fetch what is wanted, so it would never make room
+  }
   for (int64_t number = id.second + 1; number < end; ++number) {
     const ChunkId next = {id.first, number};
     const std::shared_ptr<Chunk> chunk = FindOrAdd(next, /*read_ahead=*/true);
@@ -187,13 +197,6 @@ void ChunkCache::ReadAhead(const ChunkId& id) {
       wanted_.push_back(next);
       work_.NotifyOne();
     }
-  }
-  while (!wanted_.empty() && threads_.size() < kThreads) {
-    absl::StatusOr<Thread> thread = StartThread([this] { Run(); });
-    if (!thread.ok()) {
-      break;  // readers fetch by themselves what nobody else does
-    }
-    threads_.push_back(*std::move(thread));
   }
 }
 

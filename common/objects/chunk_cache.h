@@ -10,7 +10,8 @@
 //       together: 64 MiB.
 //   I2. What was read to its end makes room first, then what was used longest
 //       ago; for reading ahead only the former. None that is under way does.
-// Threads: safe. It starts kThreads threads when it first reads ahead.
+// Threads: safe. It starts kThreads threads when it first reads ahead. If the
+//   system has none to give, nothing is read ahead.
 // Errors: those of Fetch.
 #ifndef COMMON_OBJECTS_CHUNK_CACHE_H_
 #define COMMON_OBJECTS_CHUNK_CACHE_H_

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/base/mutex.h"
 #include "gtest/gtest.h"
+#include "tests/support/no_threads.h"
 
 namespace weir {
 namespace {
@@ -175,6 +177,25 @@ TEST(ChunkCacheTest, WhatFailedAheadIsFetchedAgain) {
   for (int64_t chunk = 3; chunk < 12; ++chunk) {
     ExpectRead(&cache, object, chunk * kChunk, 10);
   }
+  cache.RemoveObject(object);
+}
+
+TEST(ChunkCacheTest, WithoutThreadsReadersFetchByThemselves) {
+  constexpr int64_t kPlaces = 5;
+  constexpr int64_t kApart = 20;  // chunks
+  FakeObject fake(kPlaces * kApart * kChunk);
+  ChunkCache cache;
+  const NoThreads no_threads;
+  const int64_t object = fake.AddTo(&cache);
+  for (int64_t place = 0; place < kPlaces; ++place) {
+    // Two chunks in order, so that what follows would be read ahead. In pieces:
+    // what was read to its end makes room for that at once.
+    for (int64_t piece = 0; piece < 4; ++piece) {
+      ExpectRead(&cache, object, place * kApart * kChunk + piece * kChunk / 2,
+                 kChunk / 2);
+    }
+  }
+  EXPECT_EQ(fake.fetches().size(), size_t{2 * kPlaces});
   cache.RemoveObject(object);
 }
 
