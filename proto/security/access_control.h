@@ -76,7 +76,7 @@ class AccessControl {
                                const grpc::ServerContextBase& context);
 
   // Tells it of a call that ended before it had sent anything; `peer` is its
-  // connection.
+  // connection. Every server counts these calls of all its methods.
   void OnEmptyCall(const std::string& peer) {
     if (listener_ != nullptr) {
       listener_->CountEmptyCall(peer);

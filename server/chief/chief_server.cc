@@ -3,7 +3,9 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
 
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "common/base/limits.h"
 #include "common/base/plant.h"
@@ -11,6 +13,7 @@
 #include "proto/wire/grpc_channel.h"
 #include "proto/wire/grpc_deadline.h"
 #include "server/chief/chief_service.h"
+#include "server/chief/empty_calls.h"
 #include "server/chief/health_service.h"
 
 namespace weir {
@@ -52,6 +55,11 @@ absl::StatusOr<std::unique_ptr<ChiefServer>> ChiefServer::Start(
                    ": another process has the port, or it is not an address "
                    "of this host");
   }
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      counters;
+  counters.push_back(std::make_unique<EmptyCalls>(chief->access_.get()));
+  builder.experimental().SetInterceptorCreators(std::move(counters));
   builder.RegisterService(chief->service_.get());
   chief->health_ = std::make_unique<HealthService>(chief->access_.get());
   builder.RegisterService(chief->health_.get());

@@ -23,6 +23,7 @@ namespace {
 constexpr absl::StatusCode kCut = absl::StatusCode::kAborted;
 
 constexpr char kHello[] = "/weir.ParameterServer/Hello";
+constexpr char kChiefStatus[] = "/weir.Chief/GetStatus";
 
 HelloRequest Hello() {
   HelloRequest request;
@@ -62,15 +63,14 @@ absl::Status FloodsThePs(const Attacker& attacker) {
 }
 
 absl::Status FloodsTheChief(const Attacker& attacker) {
-  return Floods(attacker, attacker.chief, "/weir.Chief/GetStatus",
-                ChiefStatusRequest());
+  return Floods(attacker, attacker.chief, kChiefStatus, ChiefStatusRequest());
 }
 
 // A call that is begun and left open on a connection, for as long as that is.
 class OpenCall {
  public:
-  explicit OpenCall(grpc::GenericStub* stub)
-      : call_(stub->PrepareCall(&context_, kHello, &queue_)) {
+  OpenCall(grpc::GenericStub* stub, const std::string& method)
+      : call_(stub->PrepareCall(&context_, method, &queue_)) {
     void* tag = nullptr;
     bool ok = false;
     call_->StartCall(nullptr);
@@ -99,24 +99,38 @@ class OpenCall {
   grpc::Status status_;
 };
 
-// Begins calls and drops them at once. ABORTED: the ps has cut the connection.
-absl::Status DropsCalls(const Attacker& attacker) {
-  const auto channel = attacker.Connect(attacker.ps);
-  const grpc::Status hello =
-      RawCall(channel, kHello, Hello().SerializeAsString());
-  if (!hello.ok()) {
-    return FromGrpcStatus(hello);
+// Makes one call in order, then begins calls and drops them at once. ABORTED:
+// the server has cut the connection.
+absl::Status Drops(const std::shared_ptr<grpc::Channel>& channel,
+                   const std::string& method,
+                   const google::protobuf::Message& request,
+                   const std::vector<std::string>& dropped) {
+  const grpc::Status first =
+      RawCall(channel, method, request.SerializeAsString());
+  if (!first.ok()) {
+    return FromGrpcStatus(first);
   }
   grpc::GenericStub stub(channel);
-  OpenCall open(&stub);
+  OpenCall open(&stub, method);
   grpc::CompletionQueue queue;
-  for (int i = 0; i < 100 * kEmptyCallsPerSecond; ++i) {
+  for (size_t i = 0; i < size_t{100} * kEmptyCallsPerSecond; ++i) {
     if (open.ended()) {
       return absl::AbortedError("the connection was cut");
     }
-    BeginAndDropCall(&stub, kHello, &queue);
+    BeginAndDropCall(&stub, dropped[i % dropped.size()], &queue);
   }
   return absl::OkStatus();
+}
+
+absl::Status DropsCalls(const Attacker& attacker) {
+  return Drops(attacker.Connect(attacker.ps), kHello, Hello(), {kHello});
+}
+
+// With a message to come, without one, and of no method.
+absl::Status DropsCallsOfTheChief(const Attacker& attacker) {
+  return Drops(attacker.Connect(attacker.chief), kChiefStatus,
+               ChiefStatusRequest(),
+               {kChiefStatus, "/weir.Chief/Heartbeat", "/weir.Chief/Nothing"});
 }
 
 const Attack kAttacks[] = {
@@ -124,6 +138,7 @@ const Attack kAttacks[] = {
     {"FloodsThePs", FloodsThePs, {kOk, kOk, kOk, kOk}},
     {"FloodsTheChief", FloodsTheChief, {kOk, kOk, kOk, kOk}},
     {"DropsCalls", DropsCalls, {kCut, kCut, kCut, kCut}},
+    {"DropsCallsOfTheChief", DropsCallsOfTheChief, {kCut, kCut, kCut, kCut}},
 };
 
 }  // namespace

@@ -1,8 +1,13 @@
 #include "server/chief/chief_server.h"
 
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <atomic>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +22,7 @@
 #include "server/chief/chief_service.h"
 #include "server/ps/store/store.h"
 #include "tests/common/temp_dir.h"
+#include "tests/security/dropped_call.h"
 #include "tests/server/chief/chief_cluster.h"
 #include "tests/server/chief/progress_of.h"
 #include "tests/support/wait_until.h"
@@ -29,11 +35,13 @@ using testing::HasSubstr;
 // One store, one chief behind a socket, one client.
 class Bench {
  public:
-  explicit Bench(std::shared_ptr<const Security> security = nullptr)
+  explicit Bench(std::shared_ptr<const Security> security = nullptr,
+                 const std::string& audit_path = "")
       : cluster(MakeTempDir(), OnesSpec(10), 1, 1) {
     ChiefServer::Options options;
     options.runner = cluster.options;
     options.access.security = std::move(security);
+    options.access.audit_path = audit_path;
     auto started = ChiefServer::Start(options);
     EXPECT_TRUE(started.ok()) << started.status();
     server = *std::move(started);
@@ -147,6 +155,39 @@ TEST(ChiefServerTest, AWorkerIsItselfAlone) {
   Command command;
   EXPECT_FALSE(stream->Read(&command));
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST(ChiefServerTest, AClientThatBeginsAndDropsCallsIsCutOff) {
+  const std::string audit = MakeTempDir() + "/audit.jsonl";
+  Bench bench(nullptr, audit);
+  const auto cuts = [&] {
+    std::ifstream lines(audit);
+    return std::count(std::istreambuf_iterator<char>(lines),
+                      std::istreambuf_iterator<char>(), '\n');
+  };
+  // Whoever sends a message with each call may call as often.
+  for (int i = 0; i < 4 * kEmptyCallsPerSecond; ++i) {
+    grpc::ClientContext context;
+    ChiefStatus status;
+    ASSERT_TRUE(
+        bench.stub->GetStatus(&context, ChiefStatusRequest(), &status).ok());
+  }
+  EXPECT_EQ(cuts(), 0);
+  grpc::GenericStub stub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", bench.server->port()),
+                          grpc::InsecureChannelCredentials()));
+  grpc::CompletionQueue queue;
+  int expected = 0;
+  // With a message to come, with any number of them, and of no method.
+  for (const char* method : {"/weir.Chief/GetStatus", "/weir.Chief/Heartbeat",
+                             "/weir.Chief/Nothing"}) {
+    ++expected;
+    // More than a connection may drop within two seconds, as fast as they go.
+    for (int i = 0; i < 50 * kEmptyCallsPerSecond && cuts() < expected; ++i) {
+      BeginAndDropCall(&stub, method, &queue);
+    }
+    EXPECT_TRUE(WaitUntil([&] { return cuts() >= expected; })) << method;
+  }
 }
 
 TEST(ChiefServerTest, ErrorsReachTheWorker) {
