@@ -293,8 +293,9 @@ TEST_P(LedgerTest, EveryRowIsAddedToOnceThroughResetsAndKills) {
       {.contributions = kRowContributions, .elements = 16, .rows = kRows});
   ASSERT_NO_FATAL_FAILURE(RunThroughFaults(
       &ledger, GetParam() == std::string("grpc"), kRowContributions, kLost));
-  const std::vector<float> ones(kRows * kLedgerDim, 1.0f);
-  const std::vector<float> zeros(kRows * kLedgerDim, 0.0f);
+  constexpr size_t kFloats = size_t{kRows} * kLedgerDim;
+  const std::vector<float> ones(kFloats, 1.0f);
+  const std::vector<float> zeros(kFloats, 0.0f);
   for (int slot = 0; slot < kClients; ++slot) {
     const uint64_t acknowledged = ledger.Acknowledged(slot);
     EXPECT_GT(acknowledged, kRowContributions / 2);

@@ -99,7 +99,7 @@ TEST(EvaluationTest, ABatchTakesNoMoreMemoryThanTheDataNeeds) {
   const JobSpec spec =
       JobWith("source { digits { count: 10 } } batch_size: 131072");
   const int64_t before = PeakBytes();
-  const auto result = Evaluate(spec, ".", 28 * 28);
+  const auto result = Evaluate(spec, ".", 784);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->examples, 10);
   EXPECT_EQ(result->checkpoint, "ckpt-3");

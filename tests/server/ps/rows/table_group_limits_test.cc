@@ -21,7 +21,7 @@ using testing::HasSubstr;
 constexpr int kDim = 1 << 16;
 // The ids of `wide` whose rows fill one answer.
 const std::vector<uint64_t> kFull = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
-static_assert(12 * kDim * sizeof(float) == kRowBytesMax);
+static_assert(12 * sizeof(float) * kDim == kRowBytesMax);
 
 // Two tables, `wide` of dim 65536 and `u` of dim 1, plain SGD with rate 1.
 Declaration Tables(const std::string& update) {

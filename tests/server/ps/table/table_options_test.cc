@@ -58,7 +58,7 @@ TEST(TableOptionsTest, ChecksOnlyTheFieldsOfThePolicyThatIsChosen) {
   policy.probability = 1;
   EXPECT_TRUE(with(policy));
   policy.kind = AdmissionPolicy::Kind::kCount;
-  policy.filter_bytes = 64 * 64;  // a line for each of the 64 stripes
+  policy.filter_bytes = 4096;  // a line for each of the 64 stripes
   EXPECT_FALSE(with(policy));
   policy.count = 255;
   EXPECT_TRUE(with(policy));
