@@ -5,10 +5,10 @@
 // It ends with 0 after the checkpoint that DIR/DONE names, with another code if
 // it cannot evaluate that one, with the run's own code when the run ended
 // otherwise, and with 143 on SIGTERM.
-#include <CLI/CLI.hpp>
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/flags/flags.h"
 #include "common/objects/any_store.h"
 #include "proto/job/job_spec_text.h"
 #include "proto/task/job_flags.h"
@@ -60,7 +60,7 @@ absl::Status Follow(const Flags& flags, const Task& task) {
 
 void AddFlags(CLI::App* app, Flags* flags) {
   AddJobFlags(app, "--job", &flags->job, &flags->sets, &flags->data_dir);
-  app->add_option("--workdir", flags->workdir, "the run's directory");
+  AddOption(app, "--workdir", &flags->workdir, "the run's directory");
   AddCheckpointsFlag(app, &flags->checkpoints);
   flags->backend.device = "auto";
   AddDeviceFlags(app, &flags->backend.device, &flags->backend.plugin_path);

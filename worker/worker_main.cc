@@ -4,7 +4,6 @@
 //
 // The exit codes are those of common/base/exit_code.h. The last line of the log
 // says why the process ended.
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/flags/flags.h"
 #include "common/io/files.h"
 #include "common/objects/any_store.h"
 #include "proto/checkpoint/checkpoint_files.h"
@@ -144,20 +144,20 @@ absl::Status RunWorker(const Flags& flags, const Task& task) {
 void AddFlags(CLI::App* app, Flags* flags) {
   AddJobFlags(app, "--job", &flags->job, &flags->sets, &flags->data_dir);
   AddChiefFlags(app, &flags->chief);
-  app->get_option("--workdir")
-      ->description(
+  FindFlag(app, "--workdir")
+      .Describe(
           "the run's directory; a worker without it cannot see that the job is "
           "done while the chief is away");
-  app->add_option("--transport", flags->transport,
-                  "auto: shared memory to ps on this host; grpc; shm")
-      ->capture_default_str();
-  app->add_option("--checksum", flags->checksum,
-                  "of payloads: auto (to ps on other hosts), on, off")
-      ->capture_default_str();
-  app->add_option("--channels_per_peer", flags->channels_per_peer,
-                  "streams to each ps; default one over gRPC, and in shared "
-                  "memory one for every four processors, at most 8")
-      ->check(CLI::Range(0, 16));
+  AddOption(app, "--transport", &flags->transport,
+            "auto: shared memory to ps on this host; grpc; shm")
+      .ShowDefault();
+  AddOption(app, "--checksum", &flags->checksum,
+            "of payloads: auto (to ps on other hosts), on, off")
+      .ShowDefault();
+  AddOption(app, "--channels_per_peer", &flags->channels_per_peer,
+            "streams to each ps; default one over gRPC, and in shared "
+            "memory one for every four processors, at most 8")
+      .Range(0, 16);
   AddDeviceFlags(app, &flags->device, &flags->device_plugin);
 }
 

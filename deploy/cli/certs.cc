@@ -119,26 +119,24 @@ void AddCertsCommand(CLI::App* app, Command* command) {
   CLI::App* sub =
       AddSubcommand(app, "certs", "write certificates for the tasks of a job",
                     options, Write, command);
-  sub->add_option("--out", options->out,
-                  "directory; a later run with the same one renews them")
-      ->required();
-  sub->add_option("--job", options->job, "the job's name in the certificates");
-  sub->add_flag("--from_secret", options->from_secret,
-                "certificates that belong to WEIR_SECRET or WEIR_SECRET_FILE, "
-                "for gRPC clients in other languages");
+  AddOption(sub, "--out", &options->out,
+            "directory; a later run with the same one renews them")
+      .Required();
+  AddOption(sub, "--job", &options->job, "the job's name in the certificates");
+  AddFlag(sub, "--from_secret", &options->from_secret,
+          "certificates that belong to WEIR_SECRET or WEIR_SECRET_FILE, "
+          "for gRPC clients in other languages");
   const auto add = [&](const char* name, int* count, const char* about) {
-    sub->add_option(name, *count, about)
-        ->check(CLI::Range(0, 4096))
-        ->capture_default_str();
+    AddOption(sub, name, count, about).Range(0, 4096).ShowDefault();
   };
   add("--ps", &options->ps, "parameter servers");
   add("--workers", &options->workers, "workers");
   add("--chiefs", &options->chiefs, "chiefs");
   add("--readers", &options->readers, "clients that only read");
   add("--admins", &options->admins, "people's command lines");
-  sub->add_option("--days", options->days, "how long they are good")
-      ->check(CLI::Range(1, 36500))
-      ->capture_default_str();
+  AddOption(sub, "--days", &options->days, "how long they are good")
+      .Range(1, 36500)
+      .ShowDefault();
 }
 
 }  // namespace weir

@@ -194,13 +194,12 @@ absl::StatusOr<int> Export(const Options& options) {
 void AddCheckpointCommand(CLI::App* app, Command* command) {
   auto options = std::make_shared<Options>();
   CLI::App* checkpoint =
-      app->add_subcommand("checkpoint", "look at checkpoints");
-  checkpoint->require_subcommand(1);
+      AddCommandGroup(app, "checkpoint", "look at checkpoints");
   const auto add = [&](const char* name, const char* about,
                        absl::StatusOr<int> (*run)(const Options&)) {
     CLI::App* sub =
         AddSubcommand(checkpoint, name, about, options, run, command);
-    sub->add_option("dir", options->dir, "directory")->required();
+    AddOption(sub, "dir", &options->dir, "directory").Required();
     return sub;
   };
   add("list", "the checkpoints of a run", List);
@@ -208,11 +207,10 @@ void AddCheckpointCommand(CLI::App* app, Command* command) {
   add("verify", "read every file and compare checksums", Verify);
   CLI::App* sub = add(
       "export", "write the model as one safetensors file, or NumPy's", Export);
-  CLI::Option* const out =
-      sub->add_option("--out", options->out, "file to write");
-  sub->add_option("--numpy", options->numpy,
-                  "directory to write .npy files into, one an array")
-      ->excludes(out);
+  const Flag out = AddOption(sub, "--out", &options->out, "file to write");
+  AddOption(sub, "--numpy", &options->numpy,
+            "directory to write .npy files into, one an array")
+      .Excludes(out);
 }
 
 }  // namespace weir

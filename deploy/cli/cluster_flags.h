@@ -2,7 +2,7 @@
 #ifndef DEPLOY_CLI_CLUSTER_FLAGS_H_
 #define DEPLOY_CLI_CLUSTER_FLAGS_H_
 
-#include "CLI/CLI.hpp"
+#include "common/flags/flags.h"
 #include "deploy/launcher/local_cluster.h"
 
 namespace weir {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "common/flags/flags.h"
 
 namespace weir {
 
@@ -29,11 +29,9 @@ CLI::App* AddSubcommand(CLI::App* app, const std::string& name,
                         std::shared_ptr<Options> options,
                         absl::StatusOr<int> (*run)(const Options&),
                         Command* command) {
-  CLI::App* sub = app->add_subcommand(name, about);
-  sub->callback([options, run, command] {
+  return AddSubcommand(app, name, about, [options, run, command] {
     *command = [options, run] { return run(*options); };
   });
-  return sub;
 }
 
 void AddCertsCommand(CLI::App* app, Command* command);

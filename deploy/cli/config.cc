@@ -87,26 +87,25 @@ absl::StatusOr<int> RunForUser(const Options& options) {
 
 void AddConfigCommand(CLI::App* app, Command* command) {
   auto options = std::make_shared<Options>();
-  CLI::App* config = app->add_subcommand(
-      "config", "check the configuration, or explain a job file");
-  config->require_subcommand(1);
+  CLI::App* config = AddCommandGroup(
+      app, "config", "check the configuration, or explain a job file");
   CLI::App* check =
       AddSubcommand(config, "check",
                     "print the cluster and its fingerprint, or what is wrong",
                     options, RunForUser<Check>, command);
-  check->add_option("--job", options->job, "job file to check too");
-  check->add_option("--set", options->sets, "path=value, overrides the job");
-  check->add_option("--cluster", options->sources.flag_cluster,
-                    "ps=host:port,...;worker=...");
-  check->add_option("--task_type", options->sources.flag_task_type, "role");
-  check->add_option("--task_index", options->sources.flag_task_index, "index");
+  AddOption(check, "--job", &options->job, "job file to check too");
+  AddOption(check, "--set", &options->sets, "path=value, overrides the job");
+  AddOption(check, "--cluster", &options->sources.flag_cluster,
+            "ps=host:port,...;worker=...");
+  AddOption(check, "--task_type", &options->sources.flag_task_type, "role");
+  AddOption(check, "--task_index", &options->sources.flag_task_index, "index");
   CLI::App* explain = AddSubcommand(
       config, "explain", "print what a field of a job file means, or list all",
       options, RunForUser<Explain>, command);
-  explain->add_option("field", options->field,
-                      "path of the field, as in train.batch_size");
-  explain->add_flag("--markdown", options->markdown,
-                    "print docs/job_spec.md: all fields");
+  AddOption(explain, "field", &options->field,
+            "path of the field, as in train.batch_size");
+  AddFlag(explain, "--markdown", &options->markdown,
+          "print docs/job_spec.md: all fields");
 }
 
 }  // namespace weir

@@ -120,8 +120,8 @@ CLI::App* AddBoth(CLI::App* app, const char* name, const char* about,
                   const std::shared_ptr<Options>& options, Command* command) {
   CLI::App* sub = AddSubcommand(app, name, about, options, run, command);
   AddJobFlags(sub, "job", &options->job, &options->sets, &options->data_dir);
-  sub->add_option("--checkpoint", options->checkpoint, "its directory")
-      ->required();
+  AddOption(sub, "--checkpoint", &options->checkpoint, "its directory")
+      .Required();
   options->backend.device = "auto";
   AddDeviceFlags(sub, &options->backend.device, &options->backend.plugin_path);
   return sub;
@@ -136,10 +136,10 @@ void AddEvaluateCommand(CLI::App* app, Command* command) {
 
 void AddPredictCommand(CLI::App* app, Command* command) {
   auto options = std::make_shared<Options>();
-  AddBoth(app, "predict", "write a checkpoint's predictions", Predict, options,
-          command)
-      ->add_option("--out", options->out, "a .jsonl file")
-      ->required();
+  CLI::App* const predict =
+      AddBoth(app, "predict", "write a checkpoint's predictions", Predict,
+              options, command);
+  AddOption(predict, "--out", &options->out, "a .jsonl file").Required();
 }
 
 }  // namespace weir

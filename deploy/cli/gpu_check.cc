@@ -112,17 +112,17 @@ void AddGpuCheckCommand(CLI::App* app, Command* command) {
       AddSubcommand(app, "gpu-check",
                     "check every operation of a device against the reference",
                     options, GpuCheck, command);
-  check->add_option("--device", options->device, "cuda, cuda:N or cpu")
-      ->capture_default_str();
-  check->add_option("--precision", options->precision, "of products")
-      ->check(CLI::IsMember({"all", "fp32", "tf32", "bf16"}))
-      ->capture_default_str();
-  check->add_option("--cudnn", options->cudnn, "convolve with it where it is")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
-  check->add_option("--seed", options->seed,
-                    "repeats a run; another one each time by default");
-  check->add_flag("--small", options->small, "leave out the large shapes");
+  AddOption(check, "--device", &options->device, "cuda, cuda:N or cpu")
+      .ShowDefault();
+  AddOption(check, "--precision", &options->precision, "of products")
+      .OneOf({"all", "fp32", "tf32", "bf16"})
+      .ShowDefault();
+  AddOption(check, "--cudnn", &options->cudnn, "convolve with it where it is")
+      .OneOf({"on", "off"})
+      .ShowDefault();
+  AddOption(check, "--seed", &options->seed,
+            "repeats a run; another one each time by default");
+  AddFlag(check, "--small", &options->small, "leave out the large shapes");
 }
 
 }  // namespace weir

@@ -266,25 +266,25 @@ void AddLogsCommand(CLI::App* app, Command* command) {
   CLI::App* sub = AddSubcommand(
       app, "logs", "show the logs of a run's tasks as one, by time", options,
       Run, command);
-  sub->add_option("dir", options->dir,
-                  "the run's directory, or a folder of its logs; default the "
-                  "run under runs/ that logged last");
-  sub->add_option("--task", options->tasks,
-                  "of this task alone, worker/0, or of a role: worker; may be "
-                  "repeated")
-      ->allow_extra_args(false);
-  sub->add_option("--level", options->level,
-                  "debug, info, warn or error: this level and those above it")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
-      ->capture_default_str();
-  sub->add_flag("--follow", options->follow,
-                "show further lines as they come, until the run has ended or "
-                "Ctrl-C");
+  AddOption(sub, "dir", &options->dir,
+            "the run's directory, or a folder of its logs; default the "
+            "run under runs/ that logged last");
+  AddOption(sub, "--task", &options->tasks,
+            "of this task alone, worker/0, or of a role: worker; may be "
+            "repeated")
+      .OneValueEach();
+  AddOption(sub, "--level", &options->level,
+            "debug, info, warn or error: this level and those above it")
+      .OneOf({"debug", "info", "warn", "error"})
+      .ShowDefault();
+  AddFlag(sub, "--follow", &options->follow,
+          "show further lines as they come, until the run has ended or "
+          "Ctrl-C");
   AddCheckpointsFlag(sub, &options->checkpoints);
-  sub->add_option("--output", options->output,
-                  "text, or json: each line an object")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  AddOption(sub, "--output", &options->output,
+            "text, or json: each line an object")
+      .OneOf({"text", "json"})
+      .ShowDefault();
 }
 
 }  // namespace weir

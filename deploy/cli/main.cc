@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "common/base/exit_code.h"
 #include "common/base/limits.h"
 #include "common/base/logging.h"

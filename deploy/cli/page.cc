@@ -127,11 +127,11 @@ void AddPageCommand(CLI::App* app, Command* command) {
       "print the link to the page of a running job, which lets in whoever has "
       "it",
       options, Print, command);
-  page->add_option("directory", options->workdir,
-                   "the run's; default the newest in runs/ that has a page");
-  page->add_option("--address", options->address,
-                   "HOST:PORT of the page, such as of a port-forward; the "
-                   "secret then comes by WEIR_SECRET_FILE or WEIR_SECRET");
+  AddOption(page, "directory", &options->workdir,
+            "the run's; default the newest in runs/ that has a page");
+  AddOption(page, "--address", &options->address,
+            "HOST:PORT of the page, such as of a port-forward; the "
+            "secret then comes by WEIR_SECRET_FILE or WEIR_SECRET");
 }
 
 }  // namespace weir

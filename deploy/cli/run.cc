@@ -13,17 +13,31 @@ namespace weir {
 void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
                    Command* command) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* run = app->add_subcommand(
-      "run",
+  // Words that are not behind --, which most often are a command whose -- was
+  // forgotten: the message below says so.
+  auto misplaced = std::make_shared<std::vector<std::string>>();
+  CLI::App* run = AddSubcommand(
+      app, "run",
       "run your own program as the workers of a local cluster:\n"
-      "  weir run --ps 2 --workers 2 -- python train.py --epochs 3");
+      "  weir run --ps 2 --workers 2 -- python train.py --epochs 3",
+      [options, words, misplaced, command] {
+        options->command = words;
+        *command = [options, misplaced]() -> absl::StatusOr<int> {
+          if (!misplaced->empty()) {
+            return absl::InvalidArgumentError(
+                "write -- before the command: weir run --workers 2 -- " +
+                misplaced->front() + " ...");
+          }
+          return RunCommand(*options);
+        };
+      });
   AddClusterFlags(run, options.get(), &options->max_restarts);
-  run->get_option("--workdir")
-      ->description(
+  FindFlag(run, "--workdir")
+      .Describe(
           "the run's directory; default with --chief runs/<script>-<time>, "
           "else none");
-  run->add_option("--evaluator", options->evaluator,
-                  "a command that runs as the evaluator, in quotes");
+  AddOption(run, "--evaluator", &options->evaluator,
+            "a command that runs as the evaluator, in quotes");
   // These go to the chief as they were written. The launcher does not know the
   // chief's defaults, so it passes on only what the user gave.
   for (const auto& named :
@@ -35,31 +49,18 @@ void AddRunCommand(CLI::App* app, const std::vector<std::string>& words,
         std::pair("--keep",
                   "the chief's: newest checkpoints that stay; default 5")}) {
     const std::string flag = named.first;
-    run->add_option_function<std::string>(
-           flag,
-           [options, flag](const std::string& value) {
-             options->chief_flags.push_back(absl::StrCat(flag, "=", value));
-           },
-           named.second)
-        ->check(CLI::NonNegativeNumber);
+    AddOptionFunction(
+        run, flag,
+        [options, flag](const std::string& value) {
+          options->chief_flags.push_back(absl::StrCat(flag, "=", value));
+        },
+        named.second)
+        .NonNegative();
   }
-  // Takes words that are not behind --, which most often are a command whose --
-  // was forgotten: the message below says so.
-  auto misplaced = std::make_shared<std::vector<std::string>>();
-  run->add_option("command", *misplaced, "after --: program and arguments");
-  run->footer(
+  AddOption(run, "command", misplaced.get(), "after --: program and arguments");
+  SetFooter(
+      run,
       "Ends with 0 when every copy does, else with the first failure's code.");
-  run->callback([options, words, misplaced, command] {
-    options->command = words;
-    *command = [options, misplaced]() -> absl::StatusOr<int> {
-      if (!misplaced->empty()) {
-        return absl::InvalidArgumentError(
-            "write -- before the command: weir run --workers 2 -- " +
-            misplaced->front() + " ...");
-      }
-      return RunCommand(*options);
-    };
-  });
 }
 
 }  // namespace weir

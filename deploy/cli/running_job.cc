@@ -39,11 +39,11 @@ absl::Status FillFromWorkdir(RunningJobFlags* flags) {
 }  // namespace
 
 void AddRunningJobFlags(CLI::App* app, RunningJobFlags* flags) {
-  app->add_option("workdir", flags->workdir,
-                  "the directory of a run on this host");
-  app->add_option("--cluster", flags->sources.flag_cluster,
-                  "\"ps=host:port,...;worker=host:port,...;chief=host:port\"; "
-                  "default TF_CONFIG");
+  AddOption(app, "workdir", &flags->workdir,
+            "the directory of a run on this host");
+  AddOption(app, "--cluster", &flags->sources.flag_cluster,
+            "\"ps=host:port,...;worker=host:port,...;chief=host:port\"; "
+            "default TF_CONFIG");
   AddSecurityFlags(app, &flags->security);
 }
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "common/flags/flags.h"
 #include "proto/job/tf_config.h"
 #include "proto/security/security.h"
 

@@ -183,33 +183,30 @@ absl::StatusOr<int> Shrink(const Options& options) {
 void AddTablesCommand(CLI::App* app, Command* command) {
   auto options = std::make_shared<Options>();
   CLI::App* tables =
-      app->add_subcommand("tables", "look at the tables of a running job");
-  tables->require_subcommand(1);
+      AddCommandGroup(app, "tables", "look at the tables of a running job");
   const auto add = [&](const char* name, const char* about,
                        absl::StatusOr<int> (*run)(const Options&)) {
     CLI::App* sub = AddSubcommand(tables, name, about, options, run, command);
-    sub->add_option("--cluster", options->sources.flag_cluster,
-                    "ps=host:port,...; default from TF_CONFIG");
+    AddOption(sub, "--cluster", &options->sources.flag_cluster,
+              "ps=host:port,...; default from TF_CONFIG");
     AddSecurityFlags(sub, &options->security);
-    sub->add_option("--table", options->table, "name; default all");
+    AddOption(sub, "--table", &options->table, "name; default all");
     return sub;
   };
   CLI::App* report =
       add("report", "rows, bytes, load of each ps, hot ids", Report);
-  report
-      ->add_option("--hot_ids", options->hot_ids,
-                   "ids with the most updates; 0: none, and no row is visited")
-      ->check(CLI::Range(0, kHotIdsMax))
-      ->capture_default_str();
+  AddOption(report, "--hot_ids", &options->hot_ids,
+            "ids with the most updates; 0: none, and no row is visited")
+      .Range(0, kHotIdsMax)
+      .ShowDefault();
   CLI::App* shrink = add("shrink", "drop rows and free their memory", Shrink);
-  shrink->add_option("--age", options->age,
-                     "drop what was not touched for longer, in steps, or "
-                     "seconds if the table's expiry has them; default the "
-                     "table's own bound");
-  shrink
-      ->add_option("--rows", options->rows,
-                   "keep so many of a table on each ps")
-      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
+  AddOption(shrink, "--age", &options->age,
+            "drop what was not touched for longer, in steps, or "
+            "seconds if the table's expiry has them; default the "
+            "table's own bound");
+  AddOption(shrink, "--rows", &options->rows,
+            "keep so many of a table on each ps")
+      .Range(int64_t{0}, std::numeric_limits<int64_t>::max());
 }
 
 }  // namespace weir

@@ -35,14 +35,14 @@ OperatorSources SourcesOfThisProcess() {
 }
 
 void AddSourceFlags(CLI::App* app, OperatorSources* sources) {
-  app->add_option("--layout", sources->layout,
-                  "the roles of a Slurm step's ranks, in order: "
-                  "ps=2,chief=1,worker=4; default WEIR_LAYOUT");
-  app->add_option("--port_base", sources->port_base,
-                  "with --layout: the port of a node's first task; the others "
-                  "have the next ones")
-      ->check(CLI::Range(1024, kSlurmPortBaseMax))
-      ->capture_default_str();
+  AddOption(app, "--layout", &sources->layout,
+            "the roles of a Slurm step's ranks, in order: "
+            "ps=2,chief=1,worker=4; default WEIR_LAYOUT");
+  AddOption(app, "--port_base", &sources->port_base,
+            "with --layout: the port of a node's first task; the others "
+            "have the next ones")
+      .Range(1024, kSlurmPortBaseMax)
+      .ShowDefault();
 }
 
 absl::StatusOr<int> Probe(const OperatorSources& sources) {
@@ -66,42 +66,44 @@ void AddTaskCommand(CLI::App* app, const std::vector<std::string>& words,
       "WEIR_CLUSTER, WEIR_TASK_TYPE, WEIR_TASK_INDEX, JOB_COMPLETION_INDEX, "
       "VC_TASK_INDEX, the host's name or Slurm say which one",
       options, RunTask, command);
-  sub->footer("weir task [options] [-- COMMAND ...]");
+  SetFooter(sub, "weir task [options] [-- COMMAND ...]");
   options->bin_dir = BinDir();
   AddJobFlags(sub, "--job", &options->job_path, &options->sets,
               &options->data_dir);
-  sub->get_option("--job")->required(false)->description(
-      "job file; a ps needs none, and a program after -- brings its own");
-  sub->add_option("--workdir", options->workdir,
-                  "the run's directory, which chief, ps and evaluator share; "
-                  "default WEIR_WORKDIR");
+  FindFlag(sub, "--job")
+      .Required(false)
+      .Describe(
+          "job file; a ps needs none, and a program after -- brings its own");
+  AddOption(sub, "--workdir", &options->workdir,
+            "the run's directory, which chief, ps and evaluator share; "
+            "default WEIR_WORKDIR");
   AddCheckpointsFlag(sub, &options->checkpoints);
   AddLogFlags(sub, &options->log);
   AddDeviceFlags(sub, &options->device, &options->device_plugin);
-  sub->add_option("--transport", options->transport,
-                  "of a worker: auto, grpc or shm")
-      ->check(CLI::IsMember({"auto", "grpc", "shm"}))
-      ->capture_default_str();
-  sub->add_flag("--evaluator_expected", options->evaluator_expected,
-                "of the chief: wait for an evaluator's last line");
-  sub->add_flag("--allow_older", options->allow_older,
-                "of the chief: if the newest checkpoint is damaged, go on from "
-                "the one before");
-  sub->add_flag("--allow_unguarded", options->allow_unguarded,
-                "of the chief: train even if the store of --checkpoints lets "
-                "two chiefs write over each other's checkpoints");
-  sub->add_option("--grace_seconds", options->grace_seconds,
-                  "after SIGTERM: how long the job may take to save itself")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
-  sub->add_option("--max_restarts", options->max_restarts,
-                  "restarts in a row, without ten minutes of work between "
-                  "them, after which it ends with the program's code")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
+  AddOption(sub, "--transport", &options->transport,
+            "of a worker: auto, grpc or shm")
+      .OneOf({"auto", "grpc", "shm"})
+      .ShowDefault();
+  AddFlag(sub, "--evaluator_expected", &options->evaluator_expected,
+          "of the chief: wait for an evaluator's last line");
+  AddFlag(sub, "--allow_older", &options->allow_older,
+          "of the chief: if the newest checkpoint is damaged, go on from "
+          "the one before");
+  AddFlag(sub, "--allow_unguarded", &options->allow_unguarded,
+          "of the chief: train even if the store of --checkpoints lets "
+          "two chiefs write over each other's checkpoints");
+  AddOption(sub, "--grace_seconds", &options->grace_seconds,
+            "after SIGTERM: how long the job may take to save itself")
+      .Range(0.0, 3600.0)
+      .ShowDefault();
+  AddOption(sub, "--max_restarts", &options->max_restarts,
+            "restarts in a row, without ten minutes of work between "
+            "them, after which it ends with the program's code")
+      .Range(0, 1000000)
+      .ShowDefault();
   AddAdminFlags(sub, &options->admin);
-  sub->get_option("--admin_port")
-      ->description(
+  FindFlag(sub, "--admin_port")
+      .Describe(
           "of the task's health, metrics and pages, over HTTP; default 9464, "
           "or none where another task of the host has it");
   AddSourceFlags(sub, &options->sources);

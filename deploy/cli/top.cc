@@ -96,18 +96,18 @@ void AddTopCommand(CLI::App* app, Command* command) {
       app, "top", "show what a running job does and what holds it back",
       options, Watch, command);
   AddRunningJobFlags(sub, &options->job);
-  sub->add_option("--chief", options->job.chief,
-                  "host:port of the job's chief");
-  sub->add_option("--interval", options->interval_seconds,
-                  "seconds between two screens")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
-  sub->add_flag("--once", options->once,
-                "print one report and end; also what happens in a pipe");
-  sub->add_option("--output", options->output,
-                  "text, or json: one report as proto/report.proto says")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  AddOption(sub, "--chief", &options->job.chief,
+            "host:port of the job's chief");
+  AddOption(sub, "--interval", &options->interval_seconds,
+            "seconds between two screens")
+      .Range(0.1, 3600.0)
+      .ShowDefault();
+  AddFlag(sub, "--once", &options->once,
+          "print one report and end; also what happens in a pipe");
+  AddOption(sub, "--output", &options->output,
+            "text, or json: one report as proto/report.proto says")
+      .OneOf({"text", "json"})
+      .ShowDefault();
 }
 
 }  // namespace weir

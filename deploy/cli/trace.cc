@@ -97,11 +97,10 @@ void AddTraceCommand(CLI::App* app, Command* command) {
       app, "trace", "write a timeline of a running job, for ui.perfetto.dev",
       options, TakeAndWrite, command);
   AddRunningJobFlags(sub, &options->job);
-  sub->add_option("--seconds", options->seconds, "how long to record")
-      ->check(CLI::Range(1, static_cast<int>(kTraceMax.count())))
-      ->capture_default_str();
-  sub->add_option("--out", options->out, "the file to write")
-      ->capture_default_str();
+  AddOption(sub, "--seconds", &options->seconds, "how long to record")
+      .Range(1, static_cast<int>(kTraceMax.count()))
+      .ShowDefault();
+  AddOption(sub, "--out", &options->out, "the file to write").ShowDefault();
 }
 
 }  // namespace weir

@@ -33,20 +33,17 @@ void AddTrainCommand(CLI::App* app, Command* command) {
   AddDeviceFlags(train, &options->device, &options->device_plugin);
   AddClusterFlags(train, options.get(), &options->max_restarts);
   for (const char* count : {"--ps", "--workers"}) {
-    CLI::Option* const option = train->get_option(count);
-    option->description(option->get_description() +
-                        ", or as many as before with --resume");
+    Flag flag = FindFlag(train, count);
+    flag.Describe(flag.help() + ", or as many as before with --resume");
   }
-  train->add_flag("--evaluator,!--noevaluator", options->evaluator,
-                  "follow checkpoints when the job has an evaluation section");
-  train->add_option("--init_from", options->init_from,
-                    "initial values, a safetensors file");
-  train
-      ->add_option(
-          "--channels_per_peer", options->channels_per_peer,
-          "streams of a worker to each ps; default one over gRPC, and in "
-          "shared memory one for every four processors, at most 8")
-      ->check(CLI::Range(1, 16));
+  AddFlag(train, "--evaluator,!--noevaluator", &options->evaluator,
+          "follow checkpoints when the job has an evaluation section");
+  AddOption(train, "--init_from", &options->init_from,
+            "initial values, a safetensors file");
+  AddOption(train, "--channels_per_peer", &options->channels_per_peer,
+            "streams of a worker to each ps; default one over gRPC, and in "
+            "shared memory one for every four processors, at most 8")
+      .Range(1, 16);
 }
 
 }  // namespace weir

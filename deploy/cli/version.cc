@@ -19,7 +19,7 @@ absl::StatusOr<int> Print(const Options&) {
 }  // namespace
 
 void AddVersionCommand(CLI::App* app, Command* command) {
-  app->set_version_flag("--version", kVersionText, "print the version");
+  SetVersionFlag(app, "--version", kVersionText, "print the version");
   AddSubcommand(app, "version", "print the version",
                 std::make_shared<Options>(), Print, command);
 }

@@ -1,6 +1,5 @@
 #include "proto/task/admin_flags.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/flags/flags.h"
 #include "common/io/close_memory.h"
 #include "proto/admin/admin_port.h"
 
@@ -42,19 +42,19 @@ std::vector<std::string> AdminFlags::Words() const {
 }
 
 void AddAdminFlags(CLI::App* app, AdminFlags* flags) {
-  app->add_option("--admin_port", flags->port,
-                  "serve health, metrics and pages about this task here, over "
-                  "HTTP; 0 takes a free port, which the log names")
-      ->check(CLI::Range(0, 65535));
-  app->add_option("--admin_address", flags->address,
-                  "do so at this address in place of 127.0.0.1, with the "
-                  "metrics open to everybody; 0.0.0.0 for all of this host");
+  AddOption(app, "--admin_port", &flags->port,
+            "serve health, metrics and pages about this task here, over "
+            "HTTP; 0 takes a free port, which the log names")
+      .Range(0, 65535);
+  AddOption(app, "--admin_address", &flags->address,
+            "do so at this address in place of 127.0.0.1, with the "
+            "metrics open to everybody; 0.0.0.0 for all of this host");
 }
 
 void AddTaskAdminFlags(CLI::App* app, AdminFlags* flags) {
   AddAdminFlags(app, flags);
-  app->add_flag("--admin_may_miss", flags->may_miss,
-                "only warn if the admin port is in use");
+  AddFlag(app, "--admin_may_miss", &flags->may_miss,
+          "only warn if the admin port is in use");
 }
 
 std::string AdminToken(const JobSecret& secret) {

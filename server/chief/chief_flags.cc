@@ -1,29 +1,28 @@
 #include "server/chief/chief_flags.h"
 
-#include <CLI/CLI.hpp>
-
+#include "common/flags/flags.h"
 #include "common/objects/any_store.h"
 #include "proto/task/job_flags.h"
 
 namespace weir {
 
 void AddChiefFlags(CLI::App* app, ChiefFlags* flags) {
-  app->add_option("--workdir", flags->workdir,
-                  "the run's directory, the same on every host");
+  AddOption(app, "--workdir", &flags->workdir,
+            "the run's directory, the same on every host");
   AddCheckpointsFlag(app, &flags->checkpoints);
-  app->add_flag("--allow_unguarded", flags->allow_unguarded,
-                "the chief's: train even if the store of --checkpoints lets "
-                "two chiefs write over each other's checkpoints");
-  app->add_option("--init_from", flags->init_from,
-                  "the chief's: start from these values (safetensors, tensors "
-                  "by name)");
-  app->add_flag("--resume", flags->resume,
-                "the chief's: go on from the newest checkpoint");
-  app->add_flag("--allow_older", flags->allow_older,
-                "the chief's: take the checkpoint before, when the newest is "
-                "damaged");
-  app->add_flag("--evaluator_expected", flags->evaluator_expected,
-                "the chief's: at the end wait for an evaluator");
+  AddFlag(app, "--allow_unguarded", &flags->allow_unguarded,
+          "the chief's: train even if the store of --checkpoints lets "
+          "two chiefs write over each other's checkpoints");
+  AddOption(app, "--init_from", &flags->init_from,
+            "the chief's: start from these values (safetensors, tensors "
+            "by name)");
+  AddFlag(app, "--resume", &flags->resume,
+          "the chief's: go on from the newest checkpoint");
+  AddFlag(app, "--allow_older", &flags->allow_older,
+          "the chief's: take the checkpoint before, when the newest is "
+          "damaged");
+  AddFlag(app, "--evaluator_expected", &flags->evaluator_expected,
+          "the chief's: at the end wait for an evaluator");
 }
 
 ChiefServer::Options ChiefOptions(const ChiefFlags& flags, const JobSpec& spec,

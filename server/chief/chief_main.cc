@@ -9,13 +9,13 @@
 // SIGTERM and SIGINT.
 #include <signal.h>
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "client/cc/transport/grpc_transport.h"
 #include "common/base/status.h"
+#include "common/flags/flags.h"
 #include "proto/job/job_spec_text.h"
 #include "proto/task/admin_file.h"
 #include "proto/task/job_flags.h"
@@ -107,22 +107,25 @@ absl::Status Serve(const Flags& flags, const Task& task) {
 
 void AddFlags(CLI::App* app, Flags* flags) {
   AddJobFlags(app, "--job", &flags->job, &flags->sets, &flags->data_dir);
-  app->get_option("--job")->required(false)->description(
-      "job file; without one the workers, programs of the SDK, bring the job");
+  FindFlag(app, "--job")
+      .Required(false)
+      .Describe(
+          "job file; without one the workers, programs of the SDK, bring the "
+          "job");
   AddChiefFlags(app, &flags->chief);
-  app->get_option("--workdir")->required();
-  app->add_option("--checkpoint_every_steps", flags->checkpoint_every_steps,
-                  "without --job: steps of sync, else pushes of all workers, "
-                  "between checkpoints");
-  app->add_option("--checkpoint_every_seconds", flags->checkpoint_every_seconds,
-                  "without --job: default 60, or none with "
-                  "--checkpoint_every_steps")
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--keep", flags->keep,
-                  "without --job: newest checkpoints that stay; default 5")
-      ->check(CLI::Range(1, 1000000));
-  app->add_option("--address", flags->address,
-                  "listen here in place of the own address in the cluster");
+  FindFlag(app, "--workdir").Required();
+  AddOption(app, "--checkpoint_every_steps", &flags->checkpoint_every_steps,
+            "without --job: steps of sync, else pushes of all workers, "
+            "between checkpoints");
+  AddOption(app, "--checkpoint_every_seconds", &flags->checkpoint_every_seconds,
+            "without --job: default 60, or none with "
+            "--checkpoint_every_steps")
+      .NonNegative();
+  AddOption(app, "--keep", &flags->keep,
+            "without --job: newest checkpoints that stay; default 5")
+      .Range(1, 1000000);
+  AddOption(app, "--address", &flags->address,
+            "listen here in place of the own address in the cluster");
 }
 
 }  // namespace

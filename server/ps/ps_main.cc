@@ -11,7 +11,6 @@
 //
 // On SIGTERM it serves on until the chief has saved the job and shuts it down,
 // --grace_seconds at most; a second signal ends it at once.
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
@@ -20,6 +19,7 @@
 #include "common/base/identity.h"
 #include "common/base/logging.h"
 #include "common/base/status.h"
+#include "common/flags/flags.h"
 #include "common/objects/any_store.h"
 #include "proto/task/task_main.h"
 #include "server/ps/memory/shared_arena.h"
@@ -109,27 +109,27 @@ absl::Status Serve(const Flags& flags, const Task& task) {
 }
 
 void AddFlags(CLI::App* app, Flags* flags) {
-  app->add_option("--address", flags->address,
-                  "listen here in place of the own address in the cluster");
-  app->add_option("--transport", flags->transport,
-                  "auto: clients on this host may use shared memory; grpc: "
-                  "none may")
-      ->check(CLI::IsMember({"auto", "grpc"}))
-      ->capture_default_str();
-  app->add_option("--grace_seconds", flags->grace_seconds,
-                  "after SIGTERM: how long the chief may take to save the job")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
-  app->add_option("--checkpoint_root", flags->checkpoint_root,
-                  "read and write checkpoints here and nowhere else: what is "
-                  "WORKDIR/checkpoints on the chief's host, or "
-                  "s3://BUCKET/PREFIX/checkpoints for its --checkpoints");
-  app->add_option("--audit_log", flags->audit_log,
-                  "append here who controlled this ps and who was refused; "
-                  "default the log");
-  app->add_option("--queues", flags->queues,
-                  "completion queues, one thread each")
-      ->capture_default_str();
+  AddOption(app, "--address", &flags->address,
+            "listen here in place of the own address in the cluster");
+  AddOption(app, "--transport", &flags->transport,
+            "auto: clients on this host may use shared memory; grpc: "
+            "none may")
+      .OneOf({"auto", "grpc"})
+      .ShowDefault();
+  AddOption(app, "--grace_seconds", &flags->grace_seconds,
+            "after SIGTERM: how long the chief may take to save the job")
+      .Range(0.0, 3600.0)
+      .ShowDefault();
+  AddOption(app, "--checkpoint_root", &flags->checkpoint_root,
+            "read and write checkpoints here and nowhere else: what is "
+            "WORKDIR/checkpoints on the chief's host, or "
+            "s3://BUCKET/PREFIX/checkpoints for its --checkpoints");
+  AddOption(app, "--audit_log", &flags->audit_log,
+            "append here who controlled this ps and who was refused; "
+            "default the log");
+  AddOption(app, "--queues", &flags->queues,
+            "completion queues, one thread each")
+      .ShowDefault();
 }
 
 }  // namespace

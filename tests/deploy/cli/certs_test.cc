@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/str_split.h"
 #include "common/base/exit_code.h"
 #include "common/io/files.h"
 #include "deploy/cli/command.h"
@@ -11,15 +12,15 @@
 #include "proto/security/security.h"
 #include "tests/common/expect_error.h"
 #include "tests/common/temp_dir.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
 
 absl::StatusOr<int> Certs(const std::string& flags) {
-  CLI::App app;
-  Command command;
-  AddCertsCommand(&app, &command);
-  app.parse("certs " + flags, false);
+  const Command command =
+      ReadCommandLine(AddCertsCommand,
+                      absl::StrSplit("certs " + flags, ' ', absl::SkipEmpty()));
   testing::internal::CaptureStdout();
   auto code = command();
   testing::internal::GetCapturedStdout();

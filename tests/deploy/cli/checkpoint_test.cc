@@ -1,5 +1,4 @@
 // `weir checkpoint` on a small checkpoint that the test writes.
-#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -13,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "proto/checkpoint/checkpoint_files.h"
 #include "tests/common/temp_dir.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
@@ -31,12 +31,8 @@ struct Result {
 
 // Reads `weir checkpoint FLAGS` and runs it.
 Result Checkpoint(Words flags) {
-  CLI::App app;
-  Command command;
-  AddCheckpointCommand(&app, &command);
   flags.insert(flags.begin(), "checkpoint");
-  std::reverse(flags.begin(), flags.end());  // as CLI11 wants them
-  app.parse(flags);
+  const Command command = ReadCommandLine(AddCheckpointCommand, flags);
   testing::internal::CaptureStdout();
   const absl::StatusOr<int> code = command();
   return {code, testing::internal::GetCapturedStdout()};
@@ -160,8 +156,8 @@ TEST(CheckpointTest, BothFormatsOfTheModelHaveOneSum) {
 
 TEST(CheckpointTest, ExportTakesOneFormatAtATime) {
   EXPECT_THROW(Checkpoint({"export", "dir", "--out", "f", "--numpy", "d"}),
-               CLI::ParseError);
-  EXPECT_THROW(Checkpoint({"verify"}), CLI::ParseError);
+               WrongUsage);
+  EXPECT_THROW(Checkpoint({"verify"}), WrongUsage);
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
@@ -25,12 +25,8 @@ struct Result {
 
 // Runs `weir config WORDS`: what it returns to main and what it prints.
 Result RunConfig(std::vector<std::string> flags) {
-  CLI::App app;
-  Command command;
-  AddConfigCommand(&app, &command);
   flags.insert(flags.begin(), "config");
-  std::reverse(flags.begin(), flags.end());  // As CLI11 wants them.
-  app.parse(flags);
+  const Command command = ReadCommandLine(AddConfigCommand, flags);
   testing::internal::CaptureStdout();
   const absl::StatusOr<int> code = command();
   return {code, testing::internal::GetCapturedStdout()};

@@ -6,6 +6,7 @@
 #include "deploy/cli/command.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/deploy/cli/command_line.h"
 #include "worker/compute/check/operation_checks.h"
 
 namespace weir {
@@ -21,12 +22,8 @@ struct Result {
 };
 
 Result GpuCheck(std::vector<std::string> flags) {
-  CLI::App app;
-  Command command;
-  AddGpuCheckCommand(&app, &command);
   flags.insert(flags.begin(), "gpu-check");
-  std::reverse(flags.begin(), flags.end());  // As CLI11 wants them.
-  app.parse(flags);
+  const Command command = ReadCommandLine(AddGpuCheckCommand, flags);
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   Result result;
@@ -66,8 +63,8 @@ TEST(GpuCheckTest, SaysInOneLineWhyThereIsNoDevice) {
 }
 
 TEST(GpuCheckTest, RefusesUnknownPrecisionsAndCudnnStates) {
-  EXPECT_THROW(GpuCheck({"--precision", "fp8"}), CLI::ValidationError);
-  EXPECT_THROW(GpuCheck({"--cudnn", "maybe"}), CLI::ValidationError);
+  EXPECT_THROW(GpuCheck({"--precision", "fp8"}), WrongUsage);
+  EXPECT_THROW(GpuCheck({"--cudnn", "maybe"}), WrongUsage);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
@@ -33,12 +34,8 @@ struct Result {
 
 // Reads `weir logs FLAGS` and runs it.
 Result Logs(std::vector<std::string> flags) {
-  CLI::App app;
-  Command command;
-  AddLogsCommand(&app, &command);
   flags.insert(flags.begin(), "logs");
-  std::reverse(flags.begin(), flags.end());  // as CLI11 wants them
-  app.parse(flags);
+  const Command command = ReadCommandLine(AddLogsCommand, flags);
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   Result result;
@@ -101,8 +98,8 @@ TEST(LogsTest, TasksAndLevelsAreChosen) {
   EXPECT_EQ(ExitCodeFor(none.code.status()), kExitUsage);
   EXPECT_EQ(none.error(), "--task worker/1: no such task has a log in " + run +
                               "/logs; there are ps/0, worker/0");
-  EXPECT_THROW(Logs({run, "--level", "loud"}), CLI::ParseError);
-  EXPECT_THROW(Logs({run, "--output", "xml"}), CLI::ParseError);
+  EXPECT_THROW(Logs({run, "--level", "loud"}), WrongUsage);
+  EXPECT_THROW(Logs({run, "--output", "xml"}), WrongUsage);
 }
 
 TEST(LogsTest, JsonIsOneObjectALine) {
@@ -180,10 +177,7 @@ TEST(LogsTest, AFullOutputIsAnError) {
   const std::string run = WriteRun();
   const int before = dup(STDOUT_FILENO);
   const int full = open("/dev/full", O_WRONLY);
-  CLI::App app;
-  Command command;
-  AddLogsCommand(&app, &command);
-  app.parse("logs " + run, false);
+  const Command command = ReadCommandLine(AddLogsCommand, {"logs", run});
   dup2(full, STDOUT_FILENO);
   const absl::StatusOr<int> code = command();
   dup2(before, STDOUT_FILENO);

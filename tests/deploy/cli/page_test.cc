@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/exit_code.h"
 #include "deploy/cli/command.h"
 #include "gtest/gtest.h"
@@ -16,6 +17,7 @@
 #include "proto/task/admin_file.h"
 #include "proto/task/admin_flags.h"
 #include "tests/common/temp_dir.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
@@ -23,10 +25,9 @@ namespace {
 const std::string kSecret(64, 'a');
 
 absl::StatusOr<std::string> Page(const std::string& arguments) {
-  CLI::App app;
-  Command command;
-  AddPageCommand(&app, &command);
-  app.parse("page " + arguments, false);
+  const Command command = ReadCommandLine(
+      AddPageCommand,
+      absl::StrSplit("page " + arguments, ' ', absl::SkipEmpty()));
   testing::internal::CaptureStdout();
   const absl::StatusOr<int> code = command();
   const std::string out = testing::internal::GetCapturedStdout();

@@ -1,5 +1,4 @@
 // How the command line of `weir render` is read, and where its files go.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
@@ -20,12 +20,12 @@ using Words = std::vector<std::string>;
 constexpr char kJob[] = "examples/digits.textproto";
 
 absl::StatusOr<int> RunRender(Words flags, const Words& words = {}) {
-  CLI::App app;
-  Command command;
-  AddRenderCommand(&app, words, &command);
   flags.insert(flags.begin(), "render");
-  std::reverse(flags.begin(), flags.end());  // as CLI11 wants them
-  app.parse(flags);
+  const Command command = ReadCommandLine(
+      [&](CLI::App* app, Command* command) {
+        AddRenderCommand(app, words, command);
+      },
+      flags);
   return command();
 }
 
@@ -95,7 +95,7 @@ TEST(RenderCommandLineTest, SaysWhatIsWrong) {
 TEST(RenderCommandLineTest, RefusesFlagsThatThereAreNot) {
   for (const Words& flags : {Words{"k8s", kJob, "--helm"},
                              Words{"k8s", kJob, "--ps", "two"}, Words{}}) {
-    EXPECT_THROW(RunRender(flags).IgnoreError(), CLI::ParseError);
+    EXPECT_THROW(RunRender(flags).IgnoreError(), WrongUsage);
   }
 }
 

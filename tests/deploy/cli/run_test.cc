@@ -1,11 +1,11 @@
 // How the command line of `weir run` is read; nothing is started here.
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "deploy/cli/command.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
@@ -16,12 +16,12 @@ using Words = std::vector<std::string>;
 
 // Reads `weir run FLAGS -- WORDS` and runs it. Returns its error.
 std::string ErrorOf(Words flags, const Words& words) {
-  CLI::App app;
-  Command command;
-  AddRunCommand(&app, words, &command);
   flags.insert(flags.begin(), "run");
-  std::reverse(flags.begin(), flags.end());  // as CLI11 wants them
-  app.parse(flags);
+  const Command command = ReadCommandLine(
+      [&](CLI::App* app, Command* command) {
+        AddRunCommand(app, words, command);
+      },
+      flags);
   return std::string(command().status().message());
 }
 
@@ -55,7 +55,7 @@ TEST(RunCommandLineTest, RefusesValuesThatCannotBe) {
       {"--workers", "two"}, {"--max_restarts", "-1"}, {"--transport", "tcp"},
       {"--keep", "-1"},     {"--no_such_flag"}};
   for (const Words& flags : cases) {
-    EXPECT_THROW(ErrorOf(flags, {"sh"}), CLI::ParseError) << flags[0];
+    EXPECT_THROW(ErrorOf(flags, {"sh"}), WrongUsage) << flags[0];
   }
 }
 

@@ -5,15 +5,13 @@
 #include "deploy/cli/command.h"
 #include "gtest/gtest.h"
 #include "proto/security/job_secret.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
 
 std::string Secret() {
-  CLI::App app;
-  Command command;
-  AddSecretCommand(&app, &command);
-  app.parse("secret", false);
+  const Command command = ReadCommandLine(AddSecretCommand, {"secret"});
   testing::internal::CaptureStdout();
   const absl::StatusOr<int> code = command();
   EXPECT_TRUE(code.ok() && *code == kExitOk);

@@ -1,5 +1,4 @@
 // `weir tables` asks a ps in this process.
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <string>
@@ -8,6 +7,7 @@
 #include "deploy/cli/command.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/deploy/cli/command_line.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {
@@ -29,12 +29,8 @@ Result Tables(Words flags) {
   for (const char* name : {"TF_CONFIG", "WEIR_CLUSTER"}) {
     ::unsetenv(name);
   }
-  CLI::App app;
-  Command command;
-  AddTablesCommand(&app, &command);
   flags.insert(flags.begin(), "tables");
-  std::reverse(flags.begin(), flags.end());  // as CLI11 wants them
-  app.parse(flags);
+  const Command command = ReadCommandLine(AddTablesCommand, flags);
   testing::internal::CaptureStdout();
   const absl::StatusOr<int> code = command();
   return {code, testing::internal::GetCapturedStdout()};
@@ -122,8 +118,7 @@ TEST(TablesTest, RefusesValuesThatCannotBe) {
                          {"shrink", "--rows", "-1"},
                          {"shrink", "--hot_ids", "1"}};
   for (const Words& flags : cases) {
-    EXPECT_THROW(Tables(flags), CLI::ParseError)
-        << testing::PrintToString(flags);
+    EXPECT_THROW(Tables(flags), WrongUsage) << testing::PrintToString(flags);
   }
 }
 

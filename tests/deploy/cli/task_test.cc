@@ -1,7 +1,6 @@
 // How the command line of `weir task` is read, and what its program gets of it.
 // The programs here are scripts; real ones are in
 // tests/operators/pods_test.py.
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -13,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
@@ -28,12 +28,12 @@ absl::StatusOr<int> RunTaskOf(const std::string& role, Words flags) {
   ::setenv("WEIR_CLUSTER", "ps=h:1;chief=h:2;worker=h:3", 1);
   ::setenv("WEIR_TASK_TYPE", role.c_str(), 1);
   ::setenv("WEIR_TASK_INDEX", "0", 1);
-  CLI::App app;
-  Command command;
-  AddTaskCommand(&app, {}, &command);
   flags.insert(flags.begin(), "task");
-  std::reverse(flags.begin(), flags.end());  // as CLI11 wants them
-  app.parse(flags);
+  const Command command = ReadCommandLine(
+      [&](CLI::App* app, Command* command) {
+        AddTaskCommand(app, {}, command);
+      },
+      flags);
   return command();
 }
 
@@ -75,7 +75,7 @@ TEST(TaskCommandLineTest, RefusesValuesThatCannotBe) {
                          {"--transport", "tcp"},
                          {"--no_such_flag"}};
   for (const Words& flags : cases) {
-    EXPECT_THROW(RunTaskOf("ps", flags).IgnoreError(), CLI::ParseError)
+    EXPECT_THROW(RunTaskOf("ps", flags).IgnoreError(), WrongUsage)
         << testing::PrintToString(flags);
   }
 }

@@ -1,5 +1,4 @@
 // `weir trace` asks a ps in this process.
-#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/common/temp_dir.h"
+#include "tests/deploy/cli/command_line.h"
 #include "tests/support/loopback_ps.h"
 
 namespace weir {
@@ -32,12 +32,8 @@ Result Trace(Words flags) {
   for (const char* name : {"TF_CONFIG", "WEIR_CLUSTER"}) {
     ::unsetenv(name);
   }
-  CLI::App app;
-  Command command;
-  AddTraceCommand(&app, &command);
   flags.insert(flags.begin(), "trace");
-  std::reverse(flags.begin(), flags.end());  // as CLI11 wants them
-  app.parse(flags);
+  const Command command = ReadCommandLine(AddTraceCommand, flags);
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
   const absl::StatusOr<int> code = command();
@@ -112,7 +108,7 @@ TEST(TraceTest, FindsOutBeforeItRecordsThatTheFileCannotBeWritten) {
 
 TEST(TraceTest, RefusesTimesThatCannotBe) {
   for (const char* seconds : {"0", "61", "1000", "-1", "ten"}) {
-    EXPECT_THROW(Trace({"--seconds", seconds}), CLI::ParseError) << seconds;
+    EXPECT_THROW(Trace({"--seconds", seconds}), WrongUsage) << seconds;
   }
 }
 

@@ -1,5 +1,4 @@
 // How the command line of `weir train` is read; nothing is started here.
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/temp_dir.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
@@ -19,12 +19,8 @@ using Words = std::vector<std::string>;
 
 // Reads `weir train FLAGS` and runs it.
 absl::StatusOr<int> Train(Words flags) {
-  CLI::App app;
-  Command command;
-  AddTrainCommand(&app, &command);
   flags.insert(flags.begin(), "train");
-  std::reverse(flags.begin(), flags.end());  // as CLI11 wants them
-  app.parse(flags);
+  const Command command = ReadCommandLine(AddTrainCommand, flags);
   return command();
 }
 
@@ -51,7 +47,7 @@ TEST(TrainCommandLineTest, RefusesValuesThatCannotBe) {
                          {"job", "--channels_per_peer", "17"},
                          {"job", "--no_such_flag"}};
   for (const Words& flags : cases) {
-    EXPECT_THROW(Train(flags).IgnoreError(), CLI::ParseError)
+    EXPECT_THROW(Train(flags).IgnoreError(), WrongUsage)
         << testing::PrintToString(flags);
   }
 }

@@ -5,6 +5,7 @@
 #include "common/base/exit_code.h"
 #include "deploy/cli/command.h"
 #include "gtest/gtest.h"
+#include "tests/deploy/cli/command_line.h"
 
 namespace weir {
 namespace {
@@ -17,10 +18,7 @@ std::string FileVersion() {
 }
 
 TEST(VersionTest, TheCommandPrintsTheFile) {
-  CLI::App app;
-  Command command;
-  AddVersionCommand(&app, &command);
-  app.parse("version", false);
+  const Command command = ReadCommandLine(AddVersionCommand, {"version"});
   testing::internal::CaptureStdout();
   const absl::StatusOr<int> code = command();
   EXPECT_TRUE(code.ok() && *code == kExitOk);
@@ -28,17 +26,8 @@ TEST(VersionTest, TheCommandPrintsTheFile) {
 }
 
 TEST(VersionTest, TheFlagPrintsItWithoutACommand) {
-  CLI::App app;
-  app.require_subcommand(1);
-  Command command;
-  AddVersionCommand(&app, &command);
   testing::internal::CaptureStdout();
-  try {
-    app.parse("--version", false);
-    ADD_FAILURE() << "was taken for a command";
-  } catch (const CLI::CallForVersion& version) {
-    EXPECT_EQ(app.exit(version), 0);
-  }
+  EXPECT_FALSE(ReadCommandLine(AddVersionCommand, {"--version"}));
   EXPECT_EQ(testing::internal::GetCapturedStdout(), FileVersion() + "\n");
 }
 

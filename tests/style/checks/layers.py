@@ -82,6 +82,7 @@ ROOMS = {
         "job": ("math", "io", "base"),
         "math": ("base",),
         "io": ("base",),
+        "flags": (),
         "metrics": ("base", "threads"),
         "trace": ("base",),
         "base": ("threads",),
